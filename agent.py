@@ -60,7 +60,7 @@ class Reason(StrEnum):
 
 
 # Faults of a request that never left: it does not count as a model call.
-UNSENT = frozenset({Reason.PROVIDER_INPUT_BYTES_LIMIT, Reason.REPLAY_REQUEST_MISMATCH, Reason.REPLAY_EXHAUSTED})
+UNSENT = (Reason.PROVIDER_INPUT_BYTES_LIMIT, Reason.REPLAY_REQUEST_MISMATCH, Reason.REPLAY_EXHAUSTED)
 
 
 class Fault(Exception):
@@ -134,8 +134,8 @@ def load_json(text: str | bytes) -> Any:
     try:
         text = text if isinstance(text, str) else text.decode("utf-8")
         value = _DECODER.decode(text)
-        if isinstance(value, (dict, list)) and _names_in(value) != len(list(filter(None, _STRING.findall(text)))):
-            raise NotJson("a key stands twice in one object")
+        if _depth(value) > DEPTH:
+            raise NotJson(f"nested deeper than {DEPTH}")
         if "\\u" in text or not text.isascii():
             compact(value).encode("utf-8")  # fails on half a surrogate pair
     except (ValueError, RecursionError) as error:
@@ -143,13 +143,15 @@ def load_json(text: str | bytes) -> Any:
     return value
 
 
-def _names_in(value: Any, depth: int = 0) -> int:
-    """How many keys all objects in a value have together; raises NotJson where it is nested too deep."""
-    if depth > DEPTH:
-        raise NotJson(f"nested deeper than {DEPTH}")
-    children = value.values() if isinstance(value, dict) else value
-    nests = [child for child in children if isinstance(child, (dict, list))]
-    return (len(value) if isinstance(value, dict) else 0) + sum(_names_in(child, depth + 1) for child in nests)
+def _depth(value: Any) -> int:
+    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + max([_depth(child) for child in children if isinstance(child, (dict, list))], default=0)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(value := dict(pairs)) < len(pairs):
+        raise NotJson(f"a key stands twice among {shown([name for name, _ in pairs])}")
+    return value
 
 
 def _number(text: str) -> int | float:
@@ -158,8 +160,7 @@ def _number(text: str) -> int | float:
     return float(text) if set(text) & set(".eE") else int(text)
 
 
-_DECODER = json.JSONDecoder(parse_float=_number, parse_int=_number, parse_constant=_number)
-_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"([ \t\n\r]*:)?')  # a string before a colon is a key
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_float=_number, parse_int=_number, parse_constant=_number)
 
 
 def compact(value: Any) -> str:
@@ -199,7 +200,7 @@ class Fact(NamedTuple):
     | admitted | a search or read may be done, and counts from here on | tool, argument, source_bytes |
     | refused | a reply or a proposal is not admitted | reason, detail |
     | observed | the tool gave its result, with the receipts of its passages | tool, argument, result, handles |
-    | ended | the last fact | reason, detail, fault, answer, citations |
+    | ended | the last fact; of an answered trial {answer, citations} is the result | reason, detail, fault, result |
 
     `argument` is a query or a source_id; `detail` one line of what was seen; `fault` the kind of a transport fault.
     """
@@ -215,8 +216,6 @@ class Fact(NamedTuple):
     reason: Reason = Reason.MODEL_STOPPED
     detail: str = ""
     fault: str = ""
-    answer: str = ""
-    citations: tuple[Mapping[str, str], ...] = ()
 
 
 class Tape(list[Fact]):
@@ -259,8 +258,8 @@ class Tape(list[Fact]):
         return {
             "status": end.reason.status,
             "reason": f"{end.reason}:{end.fault}" if end.fault else str(end.reason),
-            "answer": end.answer,
-            "citations": [dict(citation) for citation in end.citations],
+            "answer": end.result.get("answer", ""),
+            "citations": end.result.get("citations", []),
             **{name: getattr(self.task, name) for name in ("question", "version", "mode")},
             "limits": self.task.limits._asdict(),
             "usage": self.usage(),
@@ -283,7 +282,6 @@ MOST_CITATIONS = 6
 ACTIONS = ("search", "read", "answer", "stop")
 FIELDS = ("action", "assessment", "query", "source_id", "answer", "citations")
 _TYPES: dict[str, type] = {**dict.fromkeys(FIELDS, str), "citations": list}
-_TYPE_NAMES: dict[type, str] = {str: "string", list: "list"}
 _USED_BY = {"query": "search", "source_id": "read", "answer": "answer", "citations": "answer"}
 
 
@@ -307,9 +305,8 @@ def wrong(decision: Any, terms: Callable[[str], tuple[str, ...]]) -> Iterator[Fa
     for at, citation in enumerate(citations):
         for detail in misfit(f"citations[{at}]", citation, {"source_id": str, "quote": str}):
             yield refused(Reason.INVALID_CITATION, detail)
-        yield from (
-            refused(Reason.INVALID_CITATION, f"citations[{at}].{name} is blank")
-            for name, value in citation.items() if not value.strip())
+        for name in (name for name, value in citation.items() if not value.strip()):
+            yield refused(Reason.INVALID_CITATION, f"citations[{at}].{name} is blank")
     for name, user in _USED_BY.items():
         if decision[name] and action != user:
             yield refused(Reason.UNEXPECTED_ACTION_FIELDS, f"{name} is filled, and {action} does not use it")
@@ -344,7 +341,7 @@ def misfit(path: str, value: Any, types: dict[str, type]) -> Iterator[str]:
         if name not in types:
             yield f"{path} has the unknown field {shown(name)}; the fields are {', '.join(types)}"
         if type(value[name]) is not types[name]:
-            yield f"{path}.{name} must be a {_TYPE_NAMES[types[name]]}, not {shown(value[name])}"
+            yield f"{path}.{name} must be of type {types[name].__name__}, not {shown(value[name])}"
 
 
 # === Admission ========================================================================================================
@@ -423,10 +420,7 @@ Clock = Callable[[], float]  # the trial's seconds so far
 
 
 def controller(task: Task, tools: Tools, ask: Ask, clock: Clock) -> Iterator[Fact]:
-    """Run one trial, yielding each fact as it becomes true; the last is its end.
-
-    Raises Mistake for a task that cannot be run. Nothing that a model, a tool or a recording does raises out of here.
-    """
+    """Run one trial, yielding each fact as it becomes true, the last its end. Raises Mistake, before any of them."""
     tape = Tape([Fact("started", task=checked(task))])
     yield tape[0]
     while tape[-1].kind != "ended":
@@ -461,7 +455,11 @@ def _asked(tape: Tape, tools: Tools, ask: Ask, clock: Clock) -> Iterator[Fact]:
     if tape.allowance()["model_calls"] < 1:
         raise Fault(Reason.MODEL_CALL_LIMIT, f"all {limits.model_calls} calls were made")
     yield Fact("asked")
-    reply = ask(tape, limits.seconds - clock())
+    try:
+        reply = ask(tape, limits.seconds - clock())
+    except Fault as fault:
+        if fault.reason is not Reason.UNFINISHED_MODEL_REPLY or clock() < limits.seconds:
+            raise
     if clock() >= limits.seconds:
         raise Fault(Reason.DEADLINE, f"{limits.seconds} s were over when the reply came")
     yield from _heard(tape, reply, tools)
@@ -482,20 +480,20 @@ def _heard(tape: Tape, reply: str, tools: Tools) -> Iterator[Fact]:
     elif decision["action"] == "read":
         yield from _read(tape.issued()[decision["source_id"]], tools)
     elif decision["action"] == "stop":
-        yield Fact("ended", reason=Reason.MODEL_STOPPED, detail=decision["assessment"])
+        yield Fact("ended", reason=Reason.MODEL_STOPPED)
     else:
         url = {source_id: fact.result["url"] for source_id, fact in tape.read().items()}
         cited = {(at["source_id"], at["quote"]): {**at, "url": url[at["source_id"]]} for at in decision["citations"]}
-        reason, answer = Reason.CITATION_CONTRACT_PASSED, decision["answer"]
-        yield Fact("ended", reason=reason, answer=answer, citations=tuple(cited.values()))
+        result = {"answer": decision["answer"], "citations": list(cited.values())}
+        yield Fact("ended", reason=Reason.CITATION_CONTRACT_PASSED, result=result)
 
 
 def _searched(query: str, limit: int, tools: Tools) -> Iterator[Fact]:
     yield Fact("admitted", tool="search", argument=query)
     handles = tools.search(query, limit)
-    named = [{"title": at.title} if at.title else {} for at in handles]
-    found = [{"source_id": at.source_id, "rank": at.rank, "version": at.version} for at in handles]
-    result = {"query": query, "candidates": [one | title for one, title in zip(found, named, strict=True)]}
+    told = ("source_id", "rank", "version", "title")
+    candidates = [{name: value for name in told if (value := getattr(at, name))} for at in handles]
+    result = {"query": query, "candidates": candidates}
     yield Fact("observed", tool="search", argument=query, result=result, handles=handles)
 
 

@@ -3,13 +3,7 @@
 It never decides what a reply is worth (agent does) and never grades. `encode` and `heard` are pure and stand around one
 sending; what is sent and heard is recorded as events, and a replay answers from those instead of from the network.
 
-| section | what it has |
-| --- | --- |
-| The request | PROMPT, SCHEMA, encode |
-| The reply | heard: the text of a recorded event, or a Fault |
-| Sameness | canonical, fingerprint, first_difference |
-| Recorded exchanges | Exchange, Exchanges, load_exchanges, DamagedRecording |
-| Replay | Replay: the sending that answers from a recording |
+Read in this order: the request - the reply - sameness - recorded exchanges - asking.
 """
 
 import hashlib
@@ -311,7 +305,7 @@ class Model:
         body = encode(tape, self._config)
         text = canonical(body).encode("utf-8")  # in another order, but of the size that is sent
         if len(text) > REQUEST_BYTES:
-            raise Fault(Reason.PROVIDER_INPUT_BYTES_LIMIT, f"the request has {len(text)} bytes; at most {REQUEST_BYTES}")
+            raise Fault(Reason.PROVIDER_INPUT_BYTES_LIMIT, f"a request of {len(text)} bytes; at most {REQUEST_BYTES}")
         self._number += 1
         event = self._send(Request(self._number, body, hashlib.sha256(text).hexdigest()), seconds)
         self.events.append(event)

@@ -55,15 +55,15 @@ def load_snapshot(document: Any) -> Snapshot:
     """The snapshot that a parsed JSON document `{"profile", "passages"}` describes; raises SnapshotFaults."""
     if not isinstance(document, dict) or not isinstance(document.get("passages"), list):
         raise SnapshotFaults(['a snapshot is an object {"profile": "plain", "passages": [...]}'])
-    faults = [f"unknown field {name!r}" for name in document if name not in ("profile", "passages")]
+    faults = [f"unknown field {name!r:.60}" for name in document if name not in ("profile", "passages")]
     if document.get("profile") not in PROFILES:
-        faults.append(f"profile: {document.get('profile')!r}; it can be {', '.join(PROFILES)}")
+        faults.append(f"profile: {document.get('profile')!r:.60}; it can be {', '.join(PROFILES)}")
     if not document["passages"]:
         faults.append("passages: there is none")
     seen: set[tuple[Any, Any]] = set()
     for at, value in enumerate(document["passages"]):
         named = isinstance(value, dict) and isinstance(value.get("source_id"), str)
-        where = f"passage {value['source_id']!r}" if named else f"passages[{at}]"
+        where = f"passage {value['source_id']!r:.210}" if named else f"passages[{at}]"
         found = _passage_faults(value)
         if not found and (value["version"], value["source_id"]) in seen:
             found = [f"source_id: stands twice in version {value['version']}"]
@@ -78,12 +78,14 @@ def load_snapshot(document: Any) -> Snapshot:
 def _passage_faults(value: Any) -> list[str]:
     if not isinstance(value, dict):
         return ["not an object"]
-    faults = [f"unknown field {name!r}" for name in value if name not in Passage._fields]
+    faults = [f"unknown field {name!r:.60}" for name in value if name not in Passage._fields]
     for name in Passage._fields:
         if name not in value and name != "title":
             faults.append(f"{name}: missing")
         elif type(value.get(name, "")) is not str:
             faults.append(f"{name}: must be a string, not {value[name]!r:.60}")
+        elif re.search("[\ud800-\udfff]", value.get(name, "")):
+            faults.append(f"{name}: has half of a surrogate pair")
         elif name != "title" and not value[name].strip():
             faults.append(f"{name}: blank")
     return faults or list(_wrong_values(Passage(**value)))
@@ -204,7 +206,7 @@ class Index:
         try:
             self._database.execute("REPLACE INTO cut (rowid, text) VALUES (1, ?)", (text,))
             return tuple(term for (term,) in self._database.execute("SELECT term FROM cut_term ORDER BY offset"))
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeEncodeError) as error:
             raise SearchFailed(str(error)) from None
 
     def search(self, query: str, version: str, limit: int) -> Ranking:

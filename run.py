@@ -19,7 +19,7 @@ import os
 import time
 import unicodedata
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import agent
 import evaluate
@@ -28,7 +28,8 @@ import retrieval
 import tools
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-RECORDINGS = os.path.join(HERE, "recordings")
+RECORDINGS, CASES, SNAPSHOT = (os.path.join(HERE, name) for name in ("recordings", "cases.json", "snapshot.json"))
+Loaded = TypeVar("Loaded")
 DONE, DIFFERS, MISTAKEN, INTERRUPTED = 0, 1, 2, 130
 
 
@@ -48,39 +49,34 @@ def read_bytes(path: str) -> bytes:
     try:
         with open(path, "rb") as file:
             return file.read()
-    except OSError as error:
-        raise Mistaken(f"{shown_path(path)}: {error.strerror or error}") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL or half a surrogate pair in the path
+        raise Mistaken(f"{shown_path(path)}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def read_json(path: str) -> Any:
     """The JSON of a file that a person gave; a UTF-8 byte-order mark before it is dropped."""
+    data = read_bytes(path)
+    for mark in (b"\xff\xfe\0\0", b"\0\0\xfe\xff", b"\xff\xfe", b"\xfe\xff"):
+        if data.startswith(mark):
+            raise Mistaken(f"{shown_path(path)}: is UTF-{8 * len(mark)}; save it as UTF-8")
     try:
-        return agent.load_json(read_bytes(path).removeprefix(b"\xef\xbb\xbf"))
+        return agent.load_json(data.removeprefix(b"\xef\xbb\xbf"))
     except agent.NotJson as error:
         raise Mistaken(f"{shown_path(path)}: not JSON as this kit takes it: {error}") from None
 
 
 def shown_path(path: str) -> str:
     """The path for a message, short where it lies in the kit."""
-    inside = os.path.relpath(path, HERE)
+    inside = os.path.relpath(path or os.curdir, HERE)
     return path if inside.startswith("..") else inside
 
 
-def load_cases(path: str) -> tuple[Any, list[evaluate.Case]]:
-    """The document and the cases of a file."""
+def load(path: str, parse: Callable[[Any], Loaded]) -> tuple[Any, Loaded]:
+    """The document in a file and what `parse` makes of it; raises Mistaken with every fault of the file."""
     document = read_json(path)
     try:
-        return document, evaluate.load_cases(document)
-    except evaluate.CaseFaults as error:
-        raise Mistaken(*(f"{shown_path(path)}: {fault}" for fault in error.faults)) from None
-
-
-def load_snapshot(path: str) -> tuple[Any, retrieval.Snapshot]:
-    """The document and the snapshot of a file."""
-    document = read_json(path)
-    try:
-        return document, retrieval.load_snapshot(document)
-    except retrieval.SnapshotFaults as error:
+        return document, parse(document)
+    except (evaluate.CaseFaults, retrieval.SnapshotFaults) as error:
         raise Mistaken(*(f"{shown_path(path)}: {fault}" for fault in error.faults)) from None
 
 
@@ -97,44 +93,47 @@ class Planned(NamedTuple):
 
 
 class Recording(NamedTuple):
-    """A recording as it lies on disk, checked: its plan, its inputs, its exchanges and what is odd about it."""
+    """A recording as it lies on disk: its plan, its inputs with their fingerprints, its exchanges, its report if it has
+    one, and the files that were edited since."""
 
     name: str
     manifest: dict[str, Any]
     cases: list[evaluate.Case]
     snapshot: retrieval.Snapshot
+    hashes: dict[str, str]
     exchanges: provider.Exchanges
     report: dict[str, Any] | None
     edits: list[str]
-    changed: list[str]
-    hashes: dict[str, str]
+
+    @property
+    def changed(self) -> list[str]:
+        """The inputs of a request that are not what they were when it was recorded."""
+        return [name for name, value in self.hashes.items() if self.manifest["hashes"].get(name) != value]
 
 
 def open_recording(name: str) -> Recording:
     """The recording of that name or path; raises Mistaken when it cannot be replayed at all."""
     folder = find_recording(name)
+    files = {file: os.path.join(folder, file) for file in os.listdir(folder)}
     manifest = read_manifest(os.path.join(folder, "manifest.json"))
-    inside = {file: os.path.join(folder, file) for file in os.listdir(folder)}
-    cases_document, cases = load_cases(inside.get("cases.json", os.path.join(HERE, "cases.json")))
-    snapshot_document, snapshot = load_snapshot(inside.get("snapshot.json", os.path.join(HERE, "snapshot.json")))
-    report = read_report(inside["report.json"]) if "report.json" in inside else None
+    given, cases = load(files.get("cases.json", CASES), evaluate.load_cases)
+    frozen, snapshot = load(files.get("snapshot.json", SNAPSHOT), retrieval.load_snapshot)
+    report = read_report(files["report.json"]) if "report.json" in files else None
     path = os.path.join(folder, "exchanges.jsonl")
     try:
         exchanges = provider.load_exchanges(read_bytes(path), finished=report is not None)
     except provider.DamagedRecording as error:
         raise Mistaken(f"{shown_path(path)}, {error}; the recording is damaged: restore the file") from None
-    config = manifest["config"]
-    hashes = input_hashes(cases_document, snapshot_document, config)
-    changed = [name for name, value in hashes.items() if manifest["hashes"].get(name) != value]
-    edits = broken_seals(folder, inside)
-    return Recording(os.path.basename(folder), manifest, cases, snapshot, exchanges, report, edits, changed, hashes)
+    hashes = input_hashes(given, frozen, manifest["config"])
+    edits = list(broken_seals(files))
+    return Recording(os.path.basename(folder), manifest, cases, snapshot, hashes, exchanges, report, edits)
 
 
 def find_recording(name: str) -> str:
     """The folder of a recording; raises Mistaken."""
-    for folder in (os.path.join(RECORDINGS, name), os.path.abspath(name)):
+    for folder in (os.path.join(RECORDINGS, name), name):
         if os.path.isdir(folder):
-            return folder
+            return os.path.abspath(folder)
     have = sorted(entry for entry in os.listdir(RECORDINGS) if os.path.isdir(os.path.join(RECORDINGS, entry)))
     raise Mistaken(f"no recording {agent.shown(name)}: give one of {', '.join(have)}, or the path of its folder")
 
@@ -145,7 +144,7 @@ def input_hashes(cases: Any, snapshot: Any, config: Any) -> dict[str, str]:
     return {name: provider.fingerprint(value) for name, value in {**inputs, "snapshot": snapshot}.items()}
 
 
-MANIFEST = {
+MANIFEST: dict[str, type] = {
     "format": int, "execution_mode": str, "provenance": str, "recorded_at": str, "model": str, "endpoint": str,
     "config": dict, "limits": dict, "batch_request_cap": int, "candidates": int, "repeats": int, "modes": list,
     "cases": list, "hashes": dict, "environment": dict,
@@ -153,28 +152,24 @@ MANIFEST = {
 
 
 def read_manifest(path: str) -> dict[str, Any]:
-    """A manifest, checked field by field."""
-    manifest = read_json(path)
-    fault = next(agent.misfit("manifest", manifest, MANIFEST), None)
+    """A manifest, checked field by field; raises Mistaken."""
+    manifest: dict[str, Any] = read_json(path)
     try:
-        if fault is None and manifest["format"] != 1:
-            fault = f"format {manifest['format']}; this kit reads format 1"
-        elif fault is None and not 1 <= manifest["repeats"] <= 100:
-            fault = f"repeats is {manifest['repeats']}"
-        elif fault is None and not all(isinstance(name, str) for name in manifest["cases"]):
-            fault = "cases: not a list of case ids"
-        if fault is None:
-            for mode in manifest["modes"] or [""]:
-                agent.checked(agent.Task("?", "1", mode, agent.Limits(**manifest["limits"]), manifest["candidates"]))
-    except (agent.Mistake, TypeError) as error:
-        fault = str(error)
-    if fault:
-        raise Mistaken(f"{shown_path(path)}: {fault}")
-    return dict(manifest)
+        for fault in agent.misfit("manifest", manifest, MANIFEST):
+            raise ValueError(fault)
+        if manifest["format"] != 1 or not 1 <= manifest["repeats"] <= 100 or not manifest["modes"]:
+            raise ValueError("format is to be 1, repeats 1 to 100, and modes not empty")
+        if not all(isinstance(name, str) for name in manifest["cases"]):
+            raise ValueError("cases is not a list of ids")
+        for mode in manifest["modes"]:
+            agent.checked(agent.Task("?", "1", mode, agent.Limits(**manifest["limits"]), manifest["candidates"]))
+    except (ValueError, TypeError, agent.Mistake) as error:
+        raise Mistaken(f"{shown_path(path)}: {error}") from None
+    return manifest
 
 
 def read_report(path: str) -> dict[str, Any]:
-    """A graded report, as far as a comparison needs it."""
+    """A graded report, checked as far as a comparison needs it; raises Mistaken."""
     report = read_json(path)
     trials = report.get("trials") if isinstance(report, dict) else None
     if not isinstance(trials, list) or not all(isinstance(at, dict) and isinstance(at.get("id"), str) for at in trials):
@@ -182,18 +177,20 @@ def read_report(path: str) -> dict[str, Any]:
     return dict(report)
 
 
-def broken_seals(folder: str, inside: dict[str, str]) -> list[str]:
-    """The files that are not what SHA256SUMS says; where report.json is gone, only what is there is held to it."""
-    if "SHA256SUMS" not in inside:
-        return ["SHA256SUMS is missing, so an edit cannot be told"] if "report.json" in inside else []
-    edits = []
-    for line in read_bytes(inside["SHA256SUMS"]).decode("utf-8", "replace").splitlines():
+def broken_seals(files: dict[str, str]) -> Iterator[str]:
+    """What is not as SHA256SUMS says. A report that is gone is no edit: then the trials stand by themselves."""
+    if "SHA256SUMS" not in files:
+        yield from ["SHA256SUMS is missing: whether a file was edited cannot be told"] if "report.json" in files else []
+        return
+    unsealed = {"manifest.json", "cases.json", "snapshot.json", "exchanges.jsonl", "report.json"} & set(files)
+    for line in read_bytes(files["SHA256SUMS"]).decode("utf-8", "replace").splitlines():
         digest, _, name = line.partition("  ")
-        if name in inside and hashlib.sha256(read_bytes(inside[name])).hexdigest() != digest:
-            edits.append(f"{name} was edited after the run: it is not what SHA256SUMS says")
-        elif name not in inside and name != "report.json":
-            edits.append(f"{name or line} is in SHA256SUMS and is missing")
-    return edits
+        unsealed.discard(name)
+        if name in files and hashlib.sha256(read_bytes(files[name])).hexdigest() != digest:
+            yield f"{name} was edited after the run: it is not what SHA256SUMS says"
+        elif name not in files and name != "report.json":
+            yield f"{name or line} is named in SHA256SUMS and is not there"
+    yield from (f"{name} is not named in SHA256SUMS" for name in sorted(unsealed))
 
 
 def plan_of(recording: Recording) -> list[Planned]:
@@ -387,8 +384,8 @@ def width(text: str) -> int:
     """How many columns a terminal gives the text: two for East Asian wide characters, none for combining ones."""
     if text.isascii():
         return len(text)
-    return sum(
-        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
+    wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
+    return len(text) + wide - sum(unicodedata.category(char) in ("Mn", "Me") for char in text)
 
 
 def say(text: str = "") -> None:
@@ -427,7 +424,8 @@ def print_table(played: list[Played]) -> None:
     for number, line in enumerate(table(rows, numeric=(2, 7, 8))):
         outcome = rows[number][5]
         if coloured() and outcome in COLOURS:
-            line = line.replace(f" {outcome} ", f" \x1b[{COLOURS[outcome]}m{outcome}\x1b[0m ", 1)
+            before, _, after = line.rpartition(f" {outcome} ")
+            line = f"{before} \x1b[{COLOURS[outcome]}m{outcome}\x1b[0m {after}"
         print(line)
 
 
@@ -503,11 +501,11 @@ def allowance_lines(tape: agent.Tape) -> Iterator[str]:
 def ending_lines(end: agent.Fact) -> Iterator[str]:
     """How a trial ended: the reason in words, or the answer with its citations and their addresses."""
     yield from paragraphs("ended", f"{end.reason.status}: {end.reason}: {end.reason.sentence}", 0)
-    if end.detail and end.reason is not agent.Reason.MODEL_STOPPED:
+    if end.detail:
         yield from paragraphs("seen", end.detail)
-    if end.answer:
-        yield from paragraphs("answer", end.answer, 0)
-    for number, citation in enumerate(end.citations, 1):
+    if end.result:
+        yield from paragraphs("answer", end.result["answer"], 0)
+    for number, citation in enumerate(end.result.get("citations", []), 1):
         yield from paragraphs(f"[{number}] {visible(citation['source_id'])}", agent.compact(citation["quote"]))
         yield f"       {visible(citation['url'])}"
 
@@ -549,6 +547,8 @@ def replay_command(argv: list[str]) -> int:
     finally:
         index.close()
     problems = [Problem(line) for line in recording.edits] + [problem for at in played for problem in at.problems]
+    for trial in recording.exchanges.trials.keys() - {trial.id for trial in plan}:
+        problems.append(Problem(f"{visible(trial)}: its exchanges are left over: the plan has no such trial", trial))
     code = DIFFERS if problems else DONE
     if options.json:
         print(json.dumps(report_json(recording, played, problems, code), indent=1))
@@ -589,7 +589,9 @@ def open_index(snapshot: retrieval.Snapshot) -> retrieval.Index:
 def print_replay(recording: Recording, plan: list[Planned], played: list[Played], trace_too: bool) -> None:
     """What a replay shows: where the recording is from, the traces, the table, the summary."""
     manifest = recording.manifest
-    say(f"recording {recording.name}: {manifest['model']}, {manifest['recorded_at'][:10]}; {manifest['provenance']}")
+    about = f"{manifest['model']}, {manifest['recorded_at'][:10]}. {manifest['provenance']}"
+    for line in paragraphs(f"recording {recording.name}", about, 0):
+        print(line)
     say()
     for at in played if trace_too else []:
         for line in trace(at):
@@ -607,30 +609,26 @@ def print_replay(recording: Recording, plan: list[Planned], played: list[Played]
 def check_command(argv: list[str]) -> int:
     """Say what is wrong or weak in cases, labels and passages."""
     parser = Parser("run.py check", "What is wrong or weak in cases, labels and passages.")
-    parser.add_argument("--cases", metavar="FILE", default=os.path.join(HERE, "cases.json"))
-    parser.add_argument("--snapshot", metavar="FILE", default=os.path.join(HERE, "snapshot.json"))
+    parser.add_argument("--cases", metavar="FILE", default=CASES)
+    parser.add_argument("--snapshot", metavar="FILE", default=SNAPSHOT)
     options = parser.parse_args(argv)
-    documents = {path: read_json(path) for path in (options.cases, options.snapshot)}
-    cases: list[evaluate.Case] = []
-    passages: list[dict[str, str]] = []
     faults: list[str] = []
-    try:
-        cases = evaluate.load_cases(documents[options.cases])
-    except evaluate.CaseFaults as error:
-        faults += [f"{shown_path(options.cases)}: {fault}" for fault in error.faults]
-    try:
-        passages = [at._asdict() for at in retrieval.load_snapshot(documents[options.snapshot]).passages]
-    except retrieval.SnapshotFaults as error:
-        faults += [f"{shown_path(options.snapshot)}: {fault}" for fault in error.faults]
+    loaded: list[Any] = []
+    for path, parse in ((options.cases, evaluate.load_cases), (options.snapshot, retrieval.load_snapshot)):
+        document = read_json(path)
+        try:
+            loaded.append(parse(document))
+        except (evaluate.CaseFaults, retrieval.SnapshotFaults) as error:
+            faults += [f"{shown_path(path)}: {fault}" for fault in error.faults]
     weak: list[str] = []
-    if cases and passages:
+    if not faults:
+        cases, passages = loaded[0], [passage._asdict() for passage in loaded[1].passages]
         faults += [f"{shown_path(options.cases)}: {fault}" for fault in evaluate.label_faults(cases, passages)]
         weak = evaluate.weak_labels(cases, passages)
-    for line in faults:
-        say(f"fault: {line}")
-    for line in weak:
-        say(f"weak: {line}")
-    say(f"{len(cases)} cases, {len(passages)} passages: {len(faults)} faults, {len(weak)} weak labels")
+        say(f"{len(cases)} cases, {len(passages)} passages")
+    for line in [*(f"fault: {fault}" for fault in faults), *(f"weak: {label}" for label in weak)]:
+        say(line)
+    say(f"{len(faults)} faults, {len(weak)} weak labels")
     return DIFFERS if faults else DONE
 
 
@@ -649,11 +647,15 @@ def complain(line: str) -> None:
 def main(argv: list[str] | None = None) -> int:
     """Run one command and return its exit code; prints to sys.stdout and sys.stderr."""
     argv = sys.argv[1:] if argv is None else argv
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (closed by whoever started us)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        code = command(argv)
+        try:
+            code = command(argv)
+        except SystemExit:  # argparse has shown its help
+            code = DONE
         sys.stdout.flush()
         return code
     except Mistaken as error:
@@ -668,6 +670,10 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:  # the reader has seen enough; what is left in the buffer must not complain at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        complain(f"standard output: {error.strerror}")
+        return MISTAKEN
 
 
 def command(argv: list[str]) -> int:

@@ -6,8 +6,10 @@ It never holds expectations: those stand in the test that has them.
 from __future__ import annotations
 
 import ipaddress
+import json
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -79,3 +81,90 @@ def environment(folder: str, **more: str) -> dict[str, str]:
         "PYTHONUTF8": "1",
     }
     return {**inherited, **settings, **more}
+
+
+# --- Scripted model -----------------------------------------------------------------------------
+# The kit's modules are imported where they are used: child processes run this file at their start.
+
+
+def decision(action: str, **fields: Any) -> dict[str, Any]:
+    """A whole decision; what is not given is empty."""
+    empty = {"assessment": "scripted", "query": "", "source_id": "", "answer": "", "citations": []}
+    return {"action": action, **empty, **fields}
+
+
+class Clock:
+    """The trial's seconds; only the test moves them."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class ScriptedModel:
+    """The `ask` port of the controller: it replies from a list, an entry a call, or by a function of the tape.
+
+    An entry is a decision (or any JSON value), a text, a Fault to raise, or a function of the tape that gives one of
+    them. A call past the end of the list fails the test. `left` has the seconds that each call was given.
+    """
+
+    def __init__(self, script: Any) -> None:
+        self._script = script
+        self.left: list[float] = []
+
+    def ask(self, tape: Any, seconds: float) -> str:
+        self.left.append(seconds)
+        entry = self._script if callable(self._script) else self._script[len(self.left) - 1]
+        entry = entry(tape) if callable(entry) else entry
+        if isinstance(entry, Exception):
+            raise entry
+        return entry if isinstance(entry, str) else json.dumps(entry)
+
+
+def snapshot(texts: dict[str, str], version: str = "1", **title: str) -> Any:
+    """A `retrieval.Snapshot` of texts by their ids, of one version, each at an address of its own."""
+    import retrieval
+
+    return retrieval.Snapshot("plain", tuple(
+        retrieval.Passage(name, version, text, f"https://docs.invalid/{name}", retrieval.text_sha256(text), **title)
+        for name, text in texts.items()))
+
+
+class ChangingIndex:
+    """A real index whose passages change later: `now[source_id]` is the text that stands there, None when it is gone.
+
+    Searches, and so receipts, are of what was indexed.
+    """
+
+    def __init__(self, index: Any) -> None:
+        self._index = index
+        self.now: dict[str, str | None] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._index, name)
+
+    def passage(self, source_id: str, version: str) -> Any:
+        found = self._index.passage(source_id, version)
+        text = self.now.get(source_id, found and found.text)
+        return None if text is None else found._replace(text=text)
+
+
+class WatchedTools:
+    """The port to the tools over a real toolbox: `calls` has the name of each call, and `before(name)` runs before it:
+    it may raise a Fault, move a clock or change a passage."""
+
+    def __init__(self, index: Any, version: str, before: Callable[[str], None] = lambda name: None) -> None:
+        import tools
+
+        self._toolbox: Any = tools.Toolbox(index, version)
+        self._before = before
+        self.calls: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*args: Any) -> Any:
+            self.calls.append(name)
+            self._before(name)
+            return getattr(self._toolbox, name)(*args)
+
+        return call

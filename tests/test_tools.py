@@ -1,0 +1,305 @@
+"""What the two tools hand on, and that they hand on nothing that is not what was found."""
+
+import hashlib
+import inspect
+import unicodedata
+import unittest
+from typing import Any
+
+import agent
+from agent import Fault, Handle, Reason
+from retrieval import Index, Passage, Snapshot
+from tools import Toolbox
+
+GULL = "A gull \u2013 grey-winged \u2013 said \u201ccafé\u201d twice.\nIt didn\u2019t stay at 5\xa0knots."
+PLAIN = "The ferry leaves at noon. The ferry does not wait, and the ferry never returns."
+
+
+def passage(source_id: str, text: str, version: str = "2", title: str = "") -> Passage:
+    """A passage with the right hash."""
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return Passage(source_id, version, text, f"https://docs.example/{source_id}", digest, title)
+
+
+PASSAGES = (
+    passage("ferry", PLAIN, title="Timetable"),
+    passage("gull", GULL),
+    passage("tide", "潮汐每六小时一次 ferry"),
+    passage("old-ferry", "An older ferry", "1"),
+)
+
+
+class Tools(unittest.TestCase):
+    """Gives tests a toolbox over version 2 of a small index, and the index's database to damage."""
+
+    def setUp(self) -> None:
+        """A fresh index for each test."""
+        self.index = Index(Snapshot("plain", PASSAGES))
+        self.addCleanup(self.index.close)
+        self.tools = Toolbox(self.index, "2")
+
+    def damage(self, statement: str, *values: Any) -> None:
+        """Change the index under the toolbox."""
+        self.index._database.execute(statement, values)
+
+    def handle(self, source_id: str = "ferry") -> Handle:
+        """What a search hands out for a passage."""
+        return next(at for at in self.tools.search("ferry gull 潮汐每六小时一次", 10) if at.source_id == source_id)
+
+    def fault(self, call: Any, *values: Any) -> Fault:
+        """The fault that a call raises."""
+        with self.assertRaises(Fault) as caught:
+            call(*values)
+        return caught.exception
+
+
+class Port(Tools):
+    def test_the_toolbox_is_what_the_controller_asks_for(self) -> None:
+        """Each method of agent.Tools, by name and parameters, and no public method beside them."""
+        def methods(kind: type) -> dict[str, list[tuple[str, Any]]]:
+            return {
+                name: [(at.name, at.kind) for at in inspect.signature(value).parameters.values()]
+                for name, value in vars(kind).items() if inspect.isfunction(value) and not name.startswith("_")}
+
+        self.assertEqual(methods(Toolbox), methods(agent.Tools))
+        self.assertEqual(set(methods(Toolbox)), {"terms", "substance", "search", "read", "verify"})
+
+    def test_it_says_what_it_gives_as_the_port_does(self) -> None:
+        """The results' types are those of the protocol."""
+        for name, value in vars(agent.Tools).items():
+            if inspect.isfunction(value) and not name.startswith("_"):
+                with self.subTest(method=name):
+                    ours = inspect.signature(getattr(Toolbox, name)).return_annotation
+                    theirs = inspect.signature(value).return_annotation
+                    self.assertEqual(str(ours).replace("agent.", ""), str(theirs).replace("agent.", ""))
+
+    def test_an_unknown_version_is_refused_with_those_there_are(self) -> None:
+        """Before anything is searched."""
+        for version in ("3", "", "2.0", "1 "):
+            with self.subTest(version=version), self.assertRaisesRegex(ValueError, r"there are 1, 2$"):
+                Toolbox(self.index, version)
+
+
+class Searching(Tools):
+    def test_handles_carry_receipts_and_no_text(self) -> None:
+        """Rank, version, hash and the size in UTF-8 bytes, in rank order."""
+        handles = self.tools.search("ferry café 潮汐每六小时一次", 10)
+        self.assertEqual([at.rank for at in handles], [1, 2, 3])
+        self.assertEqual({at.source_id for at in handles}, {"ferry", "gull", "tide"})
+        by_id = {at.source_id: at for at in PASSAGES}
+        for at in handles:
+            with self.subTest(source_id=at.source_id):
+                found, data = by_id[at.source_id], by_id[at.source_id].text.encode("utf-8")
+                self.assertEqual(at.text_sha256, hashlib.sha256(data).hexdigest())
+                self.assertEqual(at.text_bytes, len(data))
+                self.assertEqual((at.version, at.title), ("2", found.title))
+                self.assertNotIn(found.text, at)
+        self.assertGreater(self.handle("tide").text_bytes, len(by_id["tide"].text))
+
+    def test_only_passages_of_its_version_are_found(self) -> None:
+        """The other version has its own toolbox."""
+        self.assertNotIn("old-ferry", [at.source_id for at in self.tools.search("ferry older", 10)])
+        self.assertEqual([at.source_id for at in Toolbox(self.index, "1").search("ferry", 10)], ["old-ferry"])
+
+    def test_nothing_found_is_an_empty_result(self) -> None:
+        """No fault."""
+        for query in ("wharf", "?!", ""):
+            with self.subTest(query=query):
+                self.assertEqual(self.tools.search(query, 2), ())
+
+    def test_no_more_than_the_limit_is_handed_out(self) -> None:
+        """Ranks count from 1 whatever the limit."""
+        for limit in (1, 2, 3):
+            with self.subTest(limit=limit):
+                ranks = [at.rank for at in self.tools.search("ferry gull 潮汐每六小时一次", limit)]
+                self.assertEqual(ranks, list(range(1, limit + 1)))
+
+
+class Reading(Tools):
+    def test_a_read_gives_the_passage_as_it_may_be_quoted(self) -> None:
+        """Five fields, the text letter for letter, no title."""
+        expected = {name: getattr(PASSAGES[1], name) for name in ("source_id", "version", "text", "url", "text_sha256")}
+        self.assertEqual(self.tools.read(self.handle("gull")), expected)
+
+    CHANGES = {
+        "a letter changed": ("UPDATE passage SET text = replace(text, 'noon', 'moon') WHERE source_id = 'ferry'",),
+        "a space added": ("UPDATE passage SET text = text || ' ' WHERE source_id = 'ferry'",),
+        "emptied": ("UPDATE passage SET text = '' WHERE source_id = 'ferry'",),
+        "removed": ("DELETE FROM passage WHERE source_id = 'ferry'",),
+        "renamed": ("UPDATE passage SET source_id = 'barge' WHERE source_id = 'ferry'",),
+        "moved to another version": ("UPDATE passage SET version = '3' WHERE source_id = 'ferry'",),
+        "replaced": (
+            "DELETE FROM passage WHERE source_id = 'ferry'",
+            "INSERT INTO passage VALUES ('ferry', '2', 'Another ferry leaves at noon.', 'u', 'h', '')"),
+        "replaced with the old hash beside it": (
+            "UPDATE passage SET text = 'Forged.' WHERE source_id = 'ferry'",),
+        "changed with its hash": (
+            "UPDATE passage SET text = 'x', text_sha256 = "
+            f"'{hashlib.sha256(b'x').hexdigest()}' WHERE source_id = 'ferry'",),
+    }
+
+    def test_what_changed_after_the_search_is_not_read_and_not_quoted(self) -> None:
+        """read raises changed_read; verify says that the receipt no longer holds, whatever the quote."""
+        for name, statements in self.CHANGES.items():
+            self.setUp()
+            handle = self.handle()
+            self.assertEqual(self.tools.verify(handle, "at noon"), "")
+            for statement in statements:
+                self.damage(statement)
+            with self.subTest(change=name):
+                fault = self.fault(self.tools.read, handle)
+                self.assertIs(fault.reason, Reason.CHANGED_READ)
+                self.assertIn("ferry", fault.detail)
+                for quote in ("at noon", "Forged.", "x", ""):
+                    self.assertIn("no longer matches its receipt", self.tools.verify(handle, quote))
+
+    def test_what_was_put_back_as_it_was_is_read(self) -> None:
+        """The receipt is of the text, not of a row."""
+        handle = self.handle()
+        self.damage("DELETE FROM passage WHERE source_id = 'ferry'")
+        self.damage("INSERT INTO passage VALUES (?, ?, ?, ?, ?, ?)", *PASSAGES[0])
+        self.assertEqual(self.tools.read(handle)["text"], PLAIN)
+        self.assertEqual(self.tools.verify(handle, "at noon"), "")
+
+    def test_a_forged_handle_is_not_read(self) -> None:
+        """An id of no passage, of another version, or with another receipt."""
+        good = self.handle()
+        for name, handle in {
+            "id": good._replace(source_id="barge"), "version": good._replace(version="1"),
+            "hash": good._replace(text_sha256="0" * 64), "empty hash": good._replace(text_sha256=""),
+            "another's hash": good._replace(text_sha256=self.handle("gull").text_sha256),
+        }.items():
+            with self.subTest(forged=name):
+                self.assertIs(self.fault(self.tools.read, handle).reason, Reason.CHANGED_READ)
+                self.assertTrue(self.tools.verify(handle, "at noon"))
+
+
+class Failing(Tools):
+    def test_a_broken_backend_is_a_failed_search_and_never_an_empty_result(self) -> None:
+        """Every tool, and every way in which the database can be gone."""
+        handle = self.handle()
+        for name, damage in {
+            "closed": lambda: self.index.close(),
+            "without its tables": lambda: self.index._database.executescript(
+                "DROP TABLE passages; DROP TABLE passage; DROP TABLE cut"),
+        }.items():
+            self.setUp()
+            damage()
+            for tool, call in {
+                "search": lambda: self.tools.search("ferry", 2), "terms": lambda: self.tools.terms("ferry"),
+                "substance": lambda: self.tools.substance("ferry"), "read": lambda: self.tools.read(handle),
+                "verify": lambda: self.tools.verify(handle, "at noon"),
+            }.items():
+                with self.subTest(database=name, tool=tool):
+                    fault = self.fault(call)
+                    self.assertIs(fault.reason, Reason.SEARCH_FAILED)
+                    self.assertTrue(fault.detail)
+                    self.assertNotIn("\n", fault.detail)
+
+    def test_a_trial_over_a_broken_backend_says_so(self) -> None:
+        """Both paths end as failed, with search_failed and without an observation."""
+        def ask(tape: agent.Tape, seconds: float) -> str:
+            return agent.compact({
+                "action": "search", "assessment": "Nothing yet.", "query": "ferry", "source_id": "", "answer": "",
+                "citations": []})
+
+        self.damage("DROP TABLE passages")
+        for mode in ("fixed", "agent"):
+            with self.subTest(mode=mode):
+                task = agent.Task("When does the ferry leave?", "2", mode)
+                result = agent.Tape(agent.controller(task, self.tools, ask, lambda: 0.0)).result()
+                self.assertEqual((result["status"], result["reason"]), ("failed", "search_failed"))
+                self.assertEqual(result["observations"], [])
+                self.assertEqual(result["usage"]["searches"], 1)
+
+
+class Quotes(Tools):
+    def test_substance_counts_repeated_terms_and_unspaced_characters(self) -> None:
+        """Words of spaced scripts once per occurrence, characters of the others one each."""
+        for quote, expected in (
+            ("", 0), ("... --", 0), ("\N{SAILBOAT}", 0), ("ferry", 1), ("the ferry", 2), ("no no no", 3),
+            ("C++ and F#", 3), ("drain_all", 2), ("été forêt", 2), ("한국어", 1), ("한국어 말", 2),
+            ("潮", 1), ("潮汐", 2), ("潮潮潮", 3), ("潮汐每六小时", 6), ("潮汐ferry潮", 4), ("潮汐、潮汐。", 4),
+            ("かもめ", 3), ("カモメ", 3), ("\uff76\uff93", 2), ("ภาษา", 4), ("ສະບາຍ", 5), ("ទឹក", 2),
+            ("\U00020000\U00020001", 2),
+        ):
+            with self.subTest(quote=quote):
+                self.assertEqual(self.tools.substance(quote), expected)
+
+    def test_terms_are_those_of_the_index(self) -> None:
+        """In order, repeated ones too, and not cut between characters."""
+        self.assertEqual(self.tools.terms("The ferry, the FERRY"), ("the", "ferry", "the", "ferry"))
+        self.assertEqual(self.tools.terms("潮汐每六小时一次"), ("潮汐每六小时一次",))
+
+    def test_a_quote_is_one_exact_run_of_characters(self) -> None:
+        """Anywhere in the passage, white space and marks included."""
+        for source_id, quote in (
+            ("ferry", PLAIN), ("ferry", "The ferry does not wait"), ("ferry", "T"),
+            ("gull", "\u201ccafé\u201d twice.\nIt"), ("gull", "5\xa0knots."), ("tide", "六小时"),
+        ):
+            with self.subTest(quote=quote):
+                self.assertEqual(self.tools.verify(self.handle(source_id), quote), "")
+
+    TYPOGRAPHY = {
+        "straight double quotes": '"café" twice',
+        "a straight apostrophe": "It didn't stay",
+        "a space for a no-break space": "5 knots",
+        "a space for a line end": "twice. It didn\u2019t",
+        "a CRLF for a line end": "twice.\r\nIt didn\u2019t",
+        "two spaces for one": "A  gull",
+        "a hyphen for a dash": "A gull - grey-winged",
+        "an em dash for an en dash": "A gull \u2014 grey-winged",
+        "a no-break hyphen": "grey\u2011winged",
+        "a minus sign": "grey\u2212winged",
+        "decomposed accents": unicodedata.normalize("NFD", "\u201ccafé\u201d"),
+        "no accents": "\u201ccafe\u201d",
+        "guillemets": "\xabcafé\xbb twice",
+        "upper case": "A GULL",
+        "a soft hyphen": "grey\xad-winged",
+        "an invisible space": "A gu\u200bll",
+        "several at once": 'SAID  "cafe\u0301" twice. it didn\'t',
+    }
+
+    def test_a_quote_that_differs_only_in_typography_is_told_so(self) -> None:
+        """It is refused all the same."""
+        handle = self.handle("gull")
+        for name, quote in self.TYPOGRAPHY.items():
+            with self.subTest(differs_in=name):
+                said = self.tools.verify(handle, quote)
+                self.assertIn("only in typography", said)
+                self.assertIn("gull", said)
+                self.assertTrue(said.isascii() and said.isprintable(), said)
+
+    def test_typography_of_the_passage_is_forgiven_as_that_of_the_quote(self) -> None:
+        """The same hint when the plain form is in the passage."""
+        handle = self.handle("ferry")
+        for quote in ("the\xa0ferry does", "The ferry\u2028leaves at", "Ferry does not wait, and"):
+            with self.subTest(quote=quote):
+                self.assertIn("only in typography", self.tools.verify(handle, quote))
+
+    PARAPHRASES = (
+        "The ferry departs at noon", "The ferry does wait", "The ferry leaves at noon; the ferry does not wait",
+        "ferry The", "The ferry leaves at noon. and the ferry never returns.", "The ferry ... returns",
+        "Theferry leaves", "The ferry leaves at noon. The ferry does not wait, and the ferry never returns. Ever.",
+    )
+
+    def test_a_paraphrase_gets_no_such_hint(self) -> None:
+        """It is said to be in the passage in no way."""
+        handle = self.handle("ferry")
+        for quote in self.PARAPHRASES:
+            with self.subTest(quote=quote):
+                said = self.tools.verify(handle, quote)
+                self.assertTrue(said)
+                self.assertNotIn("typography", said)
+
+    def test_what_is_said_of_a_quote_is_one_short_line_of_ascii(self) -> None:
+        """Whatever a model put into it."""
+        for quote in ("\x1b[2J\x9b31m", "a\nb\r\u2028c", "\u202eevil", "\x00", "潮" * 2000, "x" * 2000, "\udcff"):
+            with self.subTest(quote=quote[:10]):
+                said = self.tools.verify(self.handle("ferry"), quote)
+                self.assertTrue(said and said.isascii() and said.isprintable(), said)
+                self.assertLess(len(said), 300)
+
+
+if __name__ == "__main__":
+    unittest.main()
