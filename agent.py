@@ -87,8 +87,7 @@ class Limits(NamedTuple):
 
 
 LARGEST = Limits(model_calls=12, searches=4, reads=6, source_bytes=8192, seconds=300)
-VERSION = re.compile(r"[0-9]+(?:\.[0-9]+){0,2}")
-SURROGATE = re.compile("[\ud800-\udfff]")
+VERSION = re.compile(r"(?=.{1,20}\Z)[0-9]+(?:\.[0-9]+){0,2}")
 
 
 class Task(NamedTuple):
@@ -108,9 +107,9 @@ def checked(task: Task) -> Task:
         if type(value) is not int or not 1 <= value <= largest:
             raise Mistake(Reason.INVALID_LIMITS, f"{name} is {shown(value)}; it can be a whole number to {largest}")
     question, version = task.question, task.version
-    if type(question) is not str or not question.strip() or len(question) > 512 or SURROGATE.search(question):
+    if type(question) is not str or not question.strip() or len(question) > 512 or re.search("[\ud800-\udfff]", question):
         raise Mistake(Reason.INVALID_QUESTION, f"the question is {shown(question)}")
-    if type(version) is not str or not VERSION.fullmatch(version) or len(version) > 20:
+    if type(version) is not str or not VERSION.fullmatch(version):
         raise Mistake(Reason.INVALID_VERSION, f"the version is {shown(version)}")
     if task.mode not in ("agent", "fixed"):
         raise Mistake(Reason.INVALID_MODE, f"the path is {shown(task.mode)}")
@@ -118,12 +117,11 @@ def checked(task: Task) -> Task:
 
 
 # === The strict loader ================================================================================================
-DEPTH = 32
-DIGITS = 100
+DEPTH, DIGITS = 32, 100
 
 
 class NotJson(ValueError):
-    """A text that is not JSON as this kit takes it; the message is one line that says why."""
+    """A text that is not JSON as this kit takes it, and in one line why."""
 
 
 def load_json(text: str | bytes) -> Any:
@@ -134,7 +132,7 @@ def load_json(text: str | bytes) -> Any:
     try:
         text = text if isinstance(text, str) else text.decode("utf-8")
         value = _DECODER.decode(text)
-        if _depth(value) > DEPTH:
+        if text.count("[") + text.count("{") > DEPTH and _depth(value) > DEPTH:
             raise NotJson(f"nested deeper than {DEPTH}")
         if "\\u" in text or not text.isascii():
             compact(value).encode("utf-8")  # fails on half a surrogate pair
@@ -223,7 +221,7 @@ class Tape(list[Fact]):
 
     @property
     def task(self) -> Task:
-        """The task that the trial started with."""
+        """What the trial started with."""
         return self[0].task
 
     def of(self, kind: Kind, tool: str = "") -> list[Fact]:
@@ -277,8 +275,7 @@ def refused(reason: Reason, detail: str) -> Fact:
 
 
 # === Decisions ========================================================================================================
-LONGEST = 2_000
-MOST_CITATIONS = 6
+LONGEST, MOST_CITATIONS = 2_000, 6
 ACTIONS = ("search", "read", "answer", "stop")
 FIELDS = ("action", "assessment", "query", "source_id", "answer", "citations")
 _TYPES: dict[str, type] = {**dict.fromkeys(FIELDS, str), "citations": list}

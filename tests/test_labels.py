@@ -303,7 +303,7 @@ retain backup copies? | model_stopped | stop
 KNOWN_LIMITS = {
     ("overwrite", "right"): r"""
 Existing file: overwritten. Appended: no. | Not append - overwrite. | The old text is thrown out. | The file's name is
-kept and its contents are overwritten.
+kept and its contents are overwritten. | There is no way to keep it from overwriting the file.
 """,
     ("serialize-and-save", "right"): r"""
 Leave {T} out: use {D}. Save via {W}, not encoding="cp1252". | {d} does not use {F} by default, so pass it: {D}, then
@@ -311,7 +311,7 @@ Leave {T} out: use {D}. Save via {W}, not encoding="cp1252". | {d} does not use 
 """,
     ("overwrite", "wrong"): r"""
 Existing files are protected from being overwritten. | json.dumps overwrites an existing file. | I doubt that it
-overwrites the file. | An existing file is overwritten after thirty days.
+overwrites the file. | An existing file is overwritten after thirty days. | It never opens and overwrites the file.
 """,
     ("serialize-and-save", "wrong"): r"""
 Use {D} and {w}(data), leaving out {U}. | It is wrong to use {D} with {W}.
