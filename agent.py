@@ -87,6 +87,7 @@ class Limits(NamedTuple):
 
 
 LARGEST = Limits(model_calls=12, searches=4, reads=6, source_bytes=8192, seconds=300)
+QUESTION = re.compile("[^\ud800-\udfff]{1,512}")
 VERSION = re.compile(r"(?=.{1,20}\Z)[0-9]+(?:\.[0-9]+){0,2}")
 
 
@@ -107,7 +108,7 @@ def checked(task: Task) -> Task:
         if type(value) is not int or not 1 <= value <= largest:
             raise Mistake(Reason.INVALID_LIMITS, f"{name} is {shown(value)}; it can be a whole number to {largest}")
     question, version = task.question, task.version
-    if type(question) is not str or not question.strip() or len(question) > 512 or re.search("[\ud800-\udfff]", question):
+    if type(question) is not str or not QUESTION.fullmatch(question) or not question.strip():
         raise Mistake(Reason.INVALID_QUESTION, f"the question is {shown(question)}")
     if type(version) is not str or not VERSION.fullmatch(version):
         raise Mistake(Reason.INVALID_VERSION, f"the version is {shown(version)}")
@@ -125,10 +126,8 @@ class NotJson(ValueError):
 
 
 def load_json(text: str | bytes) -> Any:
-    """The value of one JSON text (RFC 8259) that somebody else wrote; raises NotJson.
-
-    UTF-8 only; no key twice, NaN, infinity however spelled, lone surrogate, long number, or nesting deeper than DEPTH.
-    """
+    """The value of one JSON text (RFC 8259) that somebody else wrote; raises NotJson. Nothing is let through but UTF-8
+    without a key twice, NaN, infinity however spelled, a lone surrogate, a long number, or nesting deeper than DEPTH."""
     try:
         text = text if isinstance(text, str) else text.decode("utf-8")
         value = _DECODER.decode(text)
@@ -199,7 +198,6 @@ class Fact(NamedTuple):
     | refused | a reply or a proposal is not admitted | reason, detail |
     | observed | the tool gave its result, with the receipts of its passages | tool, argument, result, handles |
     | ended | the last fact; of an answered trial {answer, citations} is the result | reason, detail, fault, result |
-
     `argument` is a query or a source_id; `detail` one line of what was seen; `fault` the kind of a transport fault.
     """
 
@@ -365,8 +363,6 @@ def objections(tape: Tape, decision: Mapping[str, Any], tools: Tools) -> Iterato
     | a read past the count or the bytes | read_or_byte_limit |
     | a citation of an unread or changed passage, or an inexact quote | unread_or_changed_citation |
     | a quote of fewer than two terms or eight characters, a whole passage apart | trivial_citation |
-
-    Nothing is held against a stop. `changed_read` and `search_failed` come from the tools themselves.
     """
     action, query = decision["action"], decision["query"]
     if action in ("search", "read") and tape.task.mode == "fixed":

@@ -85,6 +85,9 @@ def heard(event: Mapping[str, Any]) -> str:
         if event["kind"] == Reason.DEADLINE:
             raise Fault(Reason.DEADLINE, event["message"])
         raise Fault(Reason.MODEL_TRANSPORT_FAILED, event["message"], event["kind"])
+    if event["status"] != 200:
+        status = event["status"]
+        raise Fault(Reason.MODEL_TRANSPORT_FAILED, f"the service answered with HTTP status {status}", f"http_{status}")
     if not isinstance(event.get("response"), dict):
         raise _unfinished("the body is not one JSON object")
     return _reply_text(event["response"])
@@ -229,17 +232,20 @@ def load_exchanges(data: bytes, finished: bool) -> Exchanges:
 
 def _event(value: Any) -> dict[str, Any]:
     """The value itself when it is an event; raises ValueError."""
-    if not isinstance(value, dict) or value.get("event") not in _OWN:
+    if not isinstance(value, dict) or type(value.get("event")) is not str or value["event"] not in _OWN:
         raise ValueError(f"not an event: {agent.shown(value)}")
     bodies = [name for name in _BODIES if name in value]
     types = {**_SHARED, **_OWN[value["event"]]}
-    if value["event"] == "response" and len(bodies) == 1:
-        types[bodies[0]] = (dict, list, str) if bodies[0] == "response" else str
+    if value["event"] == "response":
+        body = bodies[0] if bodies else "response"
+        types[body] = (dict, list, str) if body == "response" else str
     for name in [*types, *value]:
         allowed = types.get(name, ())
         allowed = allowed if isinstance(allowed, tuple) else (allowed,)
         if name not in value or not any(type(value[name]) is kind or value[name] is kind for kind in allowed):
             raise ValueError(f"the {value['event']} event has a wrong, missing or unknown field {agent.shown(name)}")
+    if value["exchange"] < 1:
+        raise ValueError(f"the {value['event']} event has a wrong, missing or unknown field \"exchange\"")
     return value
 
 
@@ -247,15 +253,17 @@ def _grouped(events: Iterable[dict[str, Any]], whole_bytes: int) -> Exchanges:
     trials: dict[str, dict[int, Exchange]] = {}
     oddities: dict[str, list[tuple[int, str]]] = {}
     early: dict[tuple[str, int], dict[str, Any]] = {}
+    retried: set[tuple[str, int, int]] = set()
     for event in events:
         trial, number, attempt = event["trial"], event["exchange"], event["attempt"]
         saved = trials.setdefault(trial, {})
         odd = oddities.setdefault(trial, [])
         known = saved.get(number)
         if event["event"] == "retry":
+            retried.add((trial, number, attempt))
             continue
         if event["event"] == "request":
-            if known and attempt != known.attempts + 1:
+            if known and (attempt != known.attempts + 1 or (trial, number, attempt) not in retried):
                 odd.append((number, "is doubled: a second request without a retry"))
                 continue
             if saved and not known and number < max(saved):
@@ -263,9 +271,11 @@ def _grouped(events: Iterable[dict[str, Any]], whole_bytes: int) -> Exchanges:
             sha256 = fingerprint(event["request"])
             if sha256 != event["sha256"]:
                 odd.append((number, "was edited: its request does not have the sha256 beside it"))
-            saved[number] = Exchange(event["request"], sha256, early.pop((trial, number), None), attempt)
+            outcome = early.pop((trial, number), None)
+            if outcome:
+                odd.append((number, f"is out of order: its {outcome['event']} stands before its request"))
+            saved[number] = Exchange(event["request"], sha256, outcome, attempt)
         elif known is None:
-            odd.append((number, f"is out of order: its {event['event']} stands before its request"))
             early[trial, number] = event
         elif known.outcome is not None:
             odd.append((number, f"is doubled: a second {event['event']}"))

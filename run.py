@@ -56,9 +56,9 @@ def read_bytes(path: str) -> bytes:
 def read_json(path: str) -> Any:
     """The JSON of a file that a person gave; a UTF-8 byte-order mark before it is dropped."""
     data = read_bytes(path)
-    for mark in (b"\xff\xfe\0\0", b"\0\0\xfe\xff", b"\xff\xfe", b"\xfe\xff"):
-        if data.startswith(mark):
-            raise Mistaken(f"{shown_path(path)}: is UTF-{8 * len(mark)}; save it as UTF-8")
+    encoding = json.detect_encoding(data)  # by a mark or by where the zero bytes stand
+    if not encoding.startswith("utf-8"):
+        raise Mistaken(f"{shown_path(path)}: is {encoding.upper()}; save it as UTF-8")
     try:
         return agent.load_json(data.removeprefix(b"\xef\xbb\xbf"))
     except agent.NotJson as error:
@@ -131,10 +131,12 @@ def open_recording(name: str) -> Recording:
 
 def find_recording(name: str) -> str:
     """The folder of a recording; raises Mistaken."""
-    for folder in (os.path.join(RECORDINGS, name), name):
+    named = [] if name in ("", os.curdir, os.pardir) else [os.path.join(RECORDINGS, name)]
+    for folder in (*named, name):
         if os.path.isdir(folder):
             return os.path.abspath(folder)
-    have = sorted(entry for entry in os.listdir(RECORDINGS) if os.path.isdir(os.path.join(RECORDINGS, entry)))
+    entries = os.listdir(RECORDINGS) if os.path.isdir(RECORDINGS) else []
+    have = sorted(entry for entry in entries if os.path.isdir(os.path.join(RECORDINGS, entry)))
     raise Mistaken(f"no recording {agent.shown(name)}: give one of {', '.join(have)}, or the path of its folder")
 
 
@@ -161,6 +163,9 @@ def read_manifest(path: str) -> dict[str, Any]:
             raise ValueError("format is to be 1, repeats 1 to 100, and modes not empty")
         if not all(isinstance(name, str) for name in manifest["cases"]):
             raise ValueError("cases is not a list of ids")
+        for name in ("cases", "modes"):
+            if len(set(map(str, manifest[name]))) < len(manifest[name]):
+                raise ValueError(f"{name} names one twice")
         for mode in manifest["modes"]:
             agent.checked(agent.Task("?", "1", mode, agent.Limits(**manifest["limits"]), manifest["candidates"]))
     except (ValueError, TypeError, agent.Mistake) as error:
@@ -288,7 +293,8 @@ def disagreements(trial: str, tape: agent.Tape, sending: provider.Replay, record
     elif sending.unused:
         reason, first = agent.Reason.REPLAY_UNUSED_EXCHANGES, sending.unused[0]
         rest = "" if sending.unused == [first] else f" to {sending.unused[-1]}"
-        line = f"{trial}: exchange {first}{rest}: left over: the trial ended before with {end.reason}"
+        detail = f" ({end.detail})" if end.reason.status == "failed" else ""
+        line = f"{trial}: exchange {first}{rest}: left over: the trial ended before with {end.reason}{detail}"
         yield Problem(line, trial, first, reason)
 
 
@@ -297,11 +303,12 @@ def differences(part: dict[str, Any], reported: dict[str, Any] | None) -> Iterat
     if reported is None:
         yield Problem(f"{part['id']}: the report does not have this trial", part["id"])
         return
-    old, new = ({name: at.get(name) for name in ("result", "checks", "provider_usage")} for at in (reported, part))
+    compared = ("result", "checks", "provider_usage", "elapsed_seconds")
+    old, new = ({name: at.get(name) for name in compared} for at in (reported, part))
     for side in (old, new):  # `scope` is a sentence of the run it was written in
         if isinstance(side["checks"], dict):
             side["checks"] = {name: value for name, value in side["checks"].items() if name != "scope"}
-    found = provider.first_difference(old, new) if old != new else None
+    found = provider.first_difference(old, new)
     if found:
         where, before, now = found
         of_exchange = where.startswith(("result.decisions[", "provider_usage["))
@@ -547,7 +554,8 @@ def replay_command(argv: list[str]) -> int:
     finally:
         index.close()
     problems = [Problem(line) for line in recording.edits] + [problem for at in played for problem in at.problems]
-    for trial in recording.exchanges.trials.keys() - {trial.id for trial in plan}:
+    planned = {trial.id for trial in plan}
+    for trial in (trial for trial in recording.exchanges.trials if trial not in planned):
         problems.append(Problem(f"{visible(trial)}: its exchanges are left over: the plan has no such trial", trial))
     code = DIFFERS if problems else DONE
     if options.json:
@@ -601,7 +609,8 @@ def print_replay(recording: Recording, plan: list[Planned], played: list[Played]
     print_summary(played)
     if recording.report is None:
         say("report.json is not there: nothing to compare the trials with")
-        lacking = [at.trial.id for at in played if at.sending.missing]
+        lacking = [
+            at.trial.id for at in played if at.sending.missing or at.tape[-1].reason is agent.Reason.REPLY_IN_DOUBT]
         if lacking:
             say(f"not recorded to the end: {', '.join(lacking)}")
 

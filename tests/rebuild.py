@@ -89,7 +89,7 @@ def _reply(trial: dict[str, Any], number: int) -> dict[str, Any]:
     }
 
 
-def main() -> None:
+def main() -> int:
     """Write the files that differ."""
     for name, data in contents().items():
         path = os.path.join(FOLDER, name)
@@ -98,6 +98,7 @@ def main() -> None:
                 file.write(data)
             os.replace(path + ".new", path)
             print(f"wrote {run.shown_path(path)}")
+    return 0
 
 
 if __name__ == "__main__":
