@@ -126,8 +126,8 @@ class NotJson(ValueError):
 
 
 def load_json(text: str | bytes) -> Any:
-    """The value of one JSON text (RFC 8259) that somebody else wrote; raises NotJson. Nothing is let through but UTF-8
-    without a key twice, NaN, infinity however spelled, a lone surrogate, a long number, or nesting deeper than DEPTH."""
+    """The value of one JSON text (RFC 8259) that somebody else wrote; raises NotJson. Only UTF-8 passes,
+    without a key twice, NaN, infinity however spelled, a lone surrogate, a long number, nesting deeper than DEPTH."""
     try:
         text = text if isinstance(text, str) else text.decode("utf-8")
         value = _DECODER.decode(text)

@@ -17,7 +17,6 @@ import io
 import json
 import os
 import time
-import unicodedata
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
@@ -380,41 +379,22 @@ def environment() -> dict[str, str]:
 COLOURS = {"pass": "32", "fail": "31", "incomplete": "33", "not_measured": "35", "ungraded": "36"}
 
 
-def visible(text: str) -> str:
-    """The text with control, format and other unprintable characters spelled out, so that it moves no cursor."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
-
-
-def width(text: str) -> int:
-    """How many columns a terminal gives the text: two for East Asian wide characters, none for combining ones."""
-    if text.isascii():
-        return len(text)
-    wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
-    return len(text) + wide - sum(unicodedata.category(char) in ("Mn", "Me") for char in text)
-
-
 def say(text: str = "") -> None:
     """One line of results."""
-    print(visible(text))
+    print(tools.visible(text))
+
+
+def columns() -> int:
+    """How wide the text may be: the terminal, but no more than is easy to read."""
+    try:
+        return max(40, min(os.get_terminal_size(sys.stdout.fileno()).columns, 100))
+    except (OSError, ValueError, AttributeError):
+        return 100
 
 
 def coloured() -> bool:
     """Whether the results go to a terminal that shows colour."""
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-
-
-def table(rows: list[list[str]], numeric: tuple[int, ...]) -> Iterator[str]:
-    """Rows as lines with aligned columns; the first row is the head."""
-    rows = [[visible(cell) for cell in row] for row in rows]
-    widths = [max(width(row[at]) for row in rows) for at in range(len(rows[0]))]
-    for row in rows:
-        cells = [
-            " " * (widths[at] - width(cell)) + cell if at in numeric else cell + " " * (widths[at] - width(cell))
-            for at, cell in enumerate(row)
-        ]
-        yield "  ".join(cells).rstrip()
 
 
 def print_table(played: list[Played]) -> None:
@@ -428,7 +408,7 @@ def print_table(played: list[Played]) -> None:
             at.trial.case.id, at.trial.case.split, str(at.trial.repeat), at.trial.mode, sources,
             at.json["checks"]["outcome"], at.json["result"]["reason"], calls, total,
         ])
-    for number, line in enumerate(table(rows, numeric=(2, 7, 8))):
+    for number, line in enumerate(tools.table(rows, numeric=(2, 7, 8))):
         outcome = rows[number][5]
         if coloured() and outcome in COLOURS:
             before, _, after = line.rpartition(f" {outcome} ")
@@ -443,78 +423,20 @@ def print_summary(played: list[Played]) -> None:
         say(f"{mode}: {sum(outcomes.values())} trials: {listed}")
 
 
-def paragraphs(label: str, text: str, indent: int = 3) -> Iterator[str]:
-    """A labelled text, wrapped to the terminal."""
-    import textwrap
-
-    try:
-        columns = os.get_terminal_size(sys.stdout.fileno()).columns
-    except (OSError, ValueError, AttributeError):
-        columns = 100
-    margin, room = " " * indent, max(40, min(columns, 100))
-    for number, line in enumerate(text.splitlines() or [""]):
-        first = margin + (f"{label}: " if number == 0 else "    ")
-        rest = margin + "    "
-        yield from textwrap.wrap(visible(line), room, initial_indent=first, subsequent_indent=rest) or [first]
-
-
 def trace(played: Played) -> Iterator[str]:
     """A trial as a story: each step, what was admitted, found and read, what is left, the answer and the grade."""
-    task, checks = played.tape.task, played.json["checks"]
+    task, checks, wide = played.tape.task, played.json["checks"], columns()
     yield f"== {played.trial.id} == {played.trial.case.split}, version {task.version}, {task.mode} path"
-    yield from paragraphs("question", task.question, 0)
+    yield from tools.paragraphs("question", task.question, wide, 0)
     for at in range(len(played.tape)):
-        yield from step_lines(agent.Tape(played.tape[: at + 1]))
+        yield from tools.step_lines(agent.Tape(played.tape[: at + 1]), wide)
     outcome = getattr(evaluate.Outcome, checks["outcome"].upper())
-    yield from paragraphs("grade", f"{outcome}: {outcome.sentence}", 0)
+    yield from tools.paragraphs("grade", f"{outcome}: {outcome.sentence}", wide, 0)
     for finding in played.json["findings"]:
         named = getattr(evaluate.Finding, finding["finding"].upper())
         both = f"expected {agent.compact(finding['expected'])}, found {agent.compact(finding['found'])}"
-        yield from paragraphs(named, f"{named.sentence} {both}")
+        yield from tools.paragraphs(named, f"{named.sentence} {both}", wide)
     yield ""
-
-
-def step_lines(tape: agent.Tape) -> Iterator[str]:
-    """The last fact of a tape, in words."""
-    fact, limits = tape[-1], tape.task.limits
-    number = len(tape.of("admitted", fact.tool))
-    if fact.kind == "replied":
-        subject = fact.decision["query"] or fact.decision["source_id"]
-        proposed = f"{fact.decision['action']} {agent.compact(subject) if subject else ''}".rstrip()
-        yield f"{tape.usage()['model_calls']}. the model proposes: {visible(proposed)}"
-        yield from paragraphs("assessment", fact.decision["assessment"])
-    elif fact.kind == "admitted":
-        allowed = limits.searches if fact.tool == "search" else limits.reads
-        size = f", {fact.source_bytes} bytes" if fact.tool == "read" else ""
-        by = "the code" if tape.task.mode == "fixed" else "admitted"
-        yield from paragraphs(by, f"{fact.tool} {number} of {allowed}{size}: {fact.argument}")
-    elif fact.kind == "observed" and fact.tool == "search":
-        found = [f"{at.rank} {at.source_id}" + (f" ({at.title})" if at.title else "") for at in fact.handles]
-        yield from paragraphs("found", ", ".join(found) or "nothing matched")
-        yield from allowance_lines(tape)
-    elif fact.kind == "observed":
-        yield from paragraphs("text", fact.result["text"])
-        yield from allowance_lines(tape)
-    elif fact.kind == "ended":
-        yield from ending_lines(fact)
-
-
-def allowance_lines(tape: agent.Tape) -> Iterator[str]:
-    """What is left of the trial's limits."""
-    left = [f"{count} {name.replace('_', ' ')}" for name, count in tape.allowance().items()]
-    yield from paragraphs("left", ", ".join(left))
-
-
-def ending_lines(end: agent.Fact) -> Iterator[str]:
-    """How a trial ended: the reason in words, or the answer with its citations and their addresses."""
-    yield from paragraphs("ended", f"{end.reason.status}: {end.reason}: {end.reason.sentence}", 0)
-    if end.detail:
-        yield from paragraphs("seen", end.detail)
-    if end.result:
-        yield from paragraphs("answer", end.result["answer"], 0)
-    for number, citation in enumerate(end.result.get("citations", []), 1):
-        yield from paragraphs(f"[{number}] {visible(citation['source_id'])}", agent.compact(citation["quote"]))
-        yield f"       {visible(citation['url'])}"
 
 
 # === The commands =====================================================================================================
@@ -556,7 +478,7 @@ def replay_command(argv: list[str]) -> int:
     problems = [Problem(line) for line in recording.edits] + [problem for at in played for problem in at.problems]
     planned = {trial.id for trial in plan}
     for trial in (trial for trial in recording.exchanges.trials if trial not in planned):
-        problems.append(Problem(f"{visible(trial)}: its exchanges are left over: the plan has no such trial", trial))
+        problems.append(Problem(f"{trial}: its exchanges are left over: the plan has no such trial", trial))
     code = DIFFERS if problems else DONE
     if options.json:
         print(json.dumps(report_json(recording, played, problems, code), indent=1))
@@ -598,7 +520,7 @@ def print_replay(recording: Recording, plan: list[Planned], played: list[Played]
     """What a replay shows: where the recording is from, the traces, the table, the summary."""
     manifest = recording.manifest
     about = f"{manifest['model']}, {manifest['recorded_at'][:10]}. {manifest['provenance']}"
-    for line in paragraphs(f"recording {recording.name}", about, 0):
+    for line in tools.paragraphs(f"recording {recording.name}", about, columns(), 0):
         print(line)
     say()
     for at in played if trace_too else []:
@@ -650,7 +572,7 @@ HELP = "With no word, replay a recording. The words, each with its own --help:\n
 
 def complain(line: str) -> None:
     """One line of diagnostics."""
-    print(f"run.py: {visible(line)}", file=sys.stderr)
+    print(f"run.py: {tools.visible(line)}", file=sys.stderr)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,14 +1,18 @@
-"""tools acts: the two tools a model may propose, search and read, over the passages of one version.
+"""tools acts: the two tools a model may propose, search and read, over one version; and says in words what was done.
 
-It never decides whether a tool may be used (agent does) and never changes a passage. What a search hands out are
-handles with receipts; what no longer matches its receipt is never handed on.
+It never decides whether a tool may be used (agent does), never changes a passage and never prints. What a search hands
+out are handles with receipts; what no longer matches its receipt is never handed on. Read in this order: the tools -
+in words.
 """
 
 import re
 import unicodedata
+from collections.abc import Iterator
 
 import agent
 import retrieval
+
+# === The tools ========================================================================================================
 
 
 class Toolbox:
@@ -78,3 +82,86 @@ def _plain(text: str) -> str:
     text = re.sub("[\u2010-\u2015\u2212]", "-", text)
     kept = (char for char in text if unicodedata.category(char) not in ("Cf", "Mn"))
     return " ".join("".join(kept).split())
+
+
+# === In words =========================================================================================================
+
+
+def visible(text: str) -> str:
+    """The text with control, format and other unprintable characters spelled out, so that it moves no cursor."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def width(text: str) -> int:
+    """How many columns a terminal gives the text: two for East Asian wide characters, none for combining ones."""
+    if text.isascii():
+        return len(text)
+    wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
+    return len(text) + wide - sum(unicodedata.category(char) in ("Mn", "Me") for char in text)
+
+
+def table(rows: list[list[str]], numeric: tuple[int, ...]) -> Iterator[str]:
+    """Rows as lines with aligned columns; the first row is the head."""
+    rows = [[visible(cell) for cell in row] for row in rows]
+    widths = [max(width(row[at]) for row in rows) for at in range(len(rows[0]))]
+    for row in rows:
+        cells = [
+            " " * (widths[at] - width(cell)) + cell if at in numeric else cell + " " * (widths[at] - width(cell))
+            for at, cell in enumerate(row)
+        ]
+        yield "  ".join(cells).rstrip()
+
+
+def paragraphs(label: str, text: str, columns: int, indent: int = 3) -> Iterator[str]:
+    """A labelled text, wrapped to so many columns; the lines it has are kept."""
+    import textwrap
+
+    first, rest = " " * indent + f"{label}: ", " " * (indent + 4)
+    for line in text.splitlines() or [""]:
+        yield from textwrap.wrap(visible(line), columns, initial_indent=first, subsequent_indent=rest) or [first]
+        first = rest
+
+
+def step_lines(tape: agent.Tape, columns: int) -> Iterator[str]:
+    """The last fact of a tape, in words."""
+    fact, limits = tape[-1], tape.task.limits
+    number = len(tape.of("admitted", fact.tool))
+    if fact.kind == "replied":
+        subject = fact.decision["query"] or fact.decision["source_id"]
+        proposed = f"{fact.decision['action']} {agent.compact(subject) if subject else ''}".rstrip()
+        yield f"{tape.usage()['model_calls']}. the model proposes: {visible(proposed)}"
+        yield from paragraphs("assessment", fact.decision["assessment"], columns)
+    elif fact.kind == "admitted":
+        allowed = limits.searches if fact.tool == "search" else limits.reads
+        size = f", {fact.source_bytes} bytes" if fact.tool == "read" else ""
+        by = "the code" if tape.task.mode == "fixed" else "admitted"
+        yield from paragraphs(by, f"{fact.tool} {number} of {allowed}{size}: {fact.argument}", columns)
+    elif fact.kind == "observed" and fact.tool == "search":
+        found = [f"{at.rank} {at.source_id}" + (f" ({at.title})" if at.title else "") for at in fact.handles]
+        yield from paragraphs("found", ", ".join(found) or "nothing matched", columns)
+        yield from _allowance_lines(tape, columns)
+    elif fact.kind == "observed":
+        yield from paragraphs("text", fact.result["text"], columns)
+        yield from _allowance_lines(tape, columns)
+    elif fact.kind == "ended":
+        yield from _ending_lines(fact, columns)
+
+
+def _allowance_lines(tape: agent.Tape, columns: int) -> Iterator[str]:
+    """What is left of the trial's limits."""
+    left = [f"{count} {name.replace('_', ' ')}" for name, count in tape.allowance().items()]
+    yield from paragraphs("left", ", ".join(left), columns)
+
+
+def _ending_lines(end: agent.Fact, columns: int) -> Iterator[str]:
+    """How a trial ended: the reason in words, or the answer with its citations and their addresses."""
+    yield from paragraphs("ended", f"{end.reason.status}: {end.reason}: {end.reason.sentence}", columns, 0)
+    if end.detail:
+        yield from paragraphs("seen", end.detail, columns)
+    if end.result:
+        yield from paragraphs("answer", end.result["answer"], columns, 0)
+    for number, citation in enumerate(end.result.get("citations", []), 1):
+        yield from paragraphs(f"[{number}] {visible(citation['source_id'])}", agent.compact(citation["quote"]), columns)
+        yield f"       {visible(citation['url'])}"

@@ -64,8 +64,9 @@ def _lines(report: dict[str, Any], snapshot: Any) -> list[bytes]:
         def send(asked: provider.Request, seconds: float, trial=trial, events=events) -> dict[str, Any]:
             place = {"trial": trial["id"], "exchange": asked.number, "attempt": 1}
             events.append({"event": "request", **place, "sha256": asked.sha256, "request": asked.body})
-            events.append({"event": "response", **place, **_reply(trial, asked.number)})
-            return events[-1]
+            reply: dict[str, Any] = {"event": "response", **place, **_reply(trial, asked.number)}
+            events.append(reply)
+            return reply
 
         result = trial["result"]
         limits = agent.Limits(**result["limits"])

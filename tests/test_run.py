@@ -898,7 +898,7 @@ class HostileText(CommandLine):
             points = (chance.choice((chance.randrange(0x20), chance.randrange(0x300), chance.randrange(0x110000)))
                       for _ in range(chance.randint(0, 12)))
             text = "".join(map(chr, points))
-            lines = list(run.table([["head", "next"], [text, "x"]], numeric=()))
+            lines = list(tools.table([["head", "next"], [text, "x"]], numeric=()))
             self.assertEqual([raw(line) for line in lines], [[], []], (number, text))
             self.assertEqual(len({columns(line) for line in lines} - {columns(lines[0])}) <= 1, True)
 
@@ -1053,7 +1053,7 @@ class Terminals(CommandLine):
 class Columns(unittest.TestCase):
     def starts(self, cells: Iterable[str]) -> set[int]:
         """The columns at which the second cell begins, below these first ones."""
-        lines = run.table([["head", "next"], *([cell, "@"] for cell in cells)], numeric=())
+        lines = tools.table([["head", "next"], *([cell, "@"] for cell in cells)], numeric=())
         return {columns(line[: line.rindex("@")]) for line in lines if "@" in line}
 
     def test_columns_line_up_for_wide_and_combining_characters(self) -> None:
@@ -1078,9 +1078,9 @@ class Columns(unittest.TestCase):
 
     def test_numbers_stand_at_the_right_and_words_at_the_left(self) -> None:
         """Two blanks between, none at the end."""
-        lines = list(run.table([["name", "count"], ["潮", "7"], ["abcdef", "12345678"]], numeric=(1,)))
+        lines = list(tools.table([["name", "count"], ["潮", "7"], ["abcdef", "12345678"]], numeric=(1,)))
         self.assertEqual(lines, ["name       count", "潮             7", "abcdef  12345678"])
-        self.assertEqual(list(run.table([["a", "b"], ["cc", ""]], numeric=())), ["a   b", "cc"])
+        self.assertEqual(list(tools.table([["a", "b"], ["cc", ""]], numeric=())), ["a   b", "cc"])
 
 
 # --- Ends -------------------------------------------------------------------------------------------------------------
