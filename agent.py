@@ -1,8 +1,7 @@
 """agent decides: it lets a model propose one action at a time, and admits or refuses each.
 
-It never searches, sends, prints, reads a file or a clock, or grades: tools, model and clock are handed in, and labels
-are unknown here. Read in this order: reasons - limits and tasks - the strict loader - facts (the tape) - decisions -
-admission - the loop.
+It never searches, sends, prints, opens a file, reads a clock or grades: tools, model and clock are handed in. Read in
+this order: reasons - limits and tasks - the strict loader - facts (the tape) - decisions - admission - the loop.
 """
 
 import json
@@ -49,18 +48,25 @@ class Reason(StrEnum):
     UNFINISHED_MODEL_REPLY = "unfinished_model_reply", "failed", "The service gave no single finished text reply."
     MODEL_TRANSPORT_FAILED = "model_transport_failed", "failed", "The exchange itself failed; its kind follows."
     PROVIDER_INPUT_BYTES_LIMIT = "provider_input_bytes_limit", "failed", "The request is larger than one may be."
+    PROVIDER_RESPONSE_BYTES_LIMIT = "provider_response_bytes_limit", "failed", "The response is larger than one may be."
+    BATCH_REQUEST_LIMIT = "batch_request_limit", "failed", "The requests that the whole run may make are used up."
+    TOKEN_BUDGET_LIMIT = "token_budget_limit", "failed", "The next request could use more tokens than the run has left."
+    COST_BUDGET_LIMIT = "cost_budget_limit", "failed", "The next request could cost more money than the run has left."
     REPLAY_REQUEST_MISMATCH = "replay_request_mismatch", "failed", "The request is not the recorded one."
     REPLAY_EXHAUSTED = "replay_exhausted", "failed", "A request that the recording does not have."
     REPLY_IN_DOUBT = "reply_in_doubt", "failed", "A request was sent and its reply is not known."
     REPLAY_UNUSED_EXCHANGES = "replay_unused_exchanges", "", "The recording has exchanges that were not asked for."
+    MISSING_API_KEY = "missing_api_key", "", "No usable key is in GOOGLE_API_KEY or GEMINI_API_KEY."
+    INVALID_REQUEST_ALLOWANCE = "invalid_request_allowance", "", "A run may make 1 to 200 requests."
     INVALID_LIMITS = "invalid_limits", "", "A limit is not a whole number from 1 to its largest."
     INVALID_QUESTION = "invalid_question", "", "A question has 1 to 512 characters and is not blank."
     INVALID_VERSION = "invalid_version", "", "A version is one to three numbers joined by dots, 20 characters at most."
     INVALID_MODE = "invalid_mode", "", "A path is either agent or fixed."
 
 
+BUDGETS = (Reason.BATCH_REQUEST_LIMIT, Reason.TOKEN_BUDGET_LIMIT, Reason.COST_BUDGET_LIMIT)
 # Faults of a request that never left: it does not count as a model call.
-UNSENT = (Reason.PROVIDER_INPUT_BYTES_LIMIT, Reason.REPLAY_REQUEST_MISMATCH, Reason.REPLAY_EXHAUSTED)
+UNSENT = (*BUDGETS, Reason.PROVIDER_INPUT_BYTES_LIMIT, Reason.REPLAY_REQUEST_MISMATCH, Reason.REPLAY_EXHAUSTED)
 
 
 class Fault(Exception):
@@ -107,11 +113,10 @@ def checked(task: Task) -> Task:
         largest = getattr(LARGEST, name, 10)
         if type(value) is not int or not 1 <= value <= largest:
             raise Mistake(Reason.INVALID_LIMITS, f"{name} is {shown(value)}; it can be a whole number to {largest}")
-    question, version = task.question, task.version
-    if type(question) is not str or not QUESTION.fullmatch(question) or not question.strip():
-        raise Mistake(Reason.INVALID_QUESTION, f"the question is {shown(question)}")
-    if type(version) is not str or not VERSION.fullmatch(version):
-        raise Mistake(Reason.INVALID_VERSION, f"the version is {shown(version)}")
+    if type(task.question) is not str or not QUESTION.fullmatch(task.question) or not task.question.strip():
+        raise Mistake(Reason.INVALID_QUESTION, f"the question is {shown(task.question)}")
+    if type(task.version) is not str or not VERSION.fullmatch(task.version):
+        raise Mistake(Reason.INVALID_VERSION, f"the version is {shown(task.version)}")
     if task.mode not in ("agent", "fixed"):
         raise Mistake(Reason.INVALID_MODE, f"the path is {shown(task.mode)}")
     return task
@@ -223,7 +228,7 @@ class Tape(list[Fact]):
         return self[0].task
 
     def of(self, kind: Kind, tool: str = "") -> list[Fact]:
-        """The facts of one kind, and of one tool where it is named."""
+        """The facts of one kind, of one tool where it is named."""
         return [fact for fact in self if fact.kind == kind and tool in ("", fact.tool)]
 
     def usage(self) -> dict[str, int]:
@@ -268,7 +273,7 @@ class Tape(list[Fact]):
 
 
 def refused(reason: Reason, detail: str) -> Fact:
-    """The fact that something is refused. It ends the trial."""
+    """The fact that something is refused, which ends the trial."""
     return Fact("refused", reason=reason, detail=detail)
 
 
@@ -431,10 +436,9 @@ def controller(task: Task, tools: Tools, ask: Ask, clock: Clock) -> Iterator[Fac
 
 def _opened(tape: Tape, tools: Tools) -> Iterator[Fact]:
     """The fixed path's own part: search the question once and read every candidate in rank order."""
-    task = tape.task
-    if not tools.terms(task.question):
+    if not tools.terms(tape.task.question):
         yield refused(Reason.INVALID_QUERY, "the question has no searchable term")
-    yield from _searched(task.question, min(task.candidates, task.limits.reads), tools)
+    yield from _searched(tape.task.question, min(tape.task.candidates, tape.task.limits.reads), tools)
     for source_id, handle in tape.issued().items():
         yield from _read_objections(tape, source_id)
         yield from _read(handle, tools)
@@ -486,8 +490,8 @@ def _searched(query: str, limit: int, tools: Tools) -> Iterator[Fact]:
     handles = tools.search(query, limit)
     told = ("source_id", "rank", "version", "title")
     candidates = [{name: value for name in told if (value := getattr(at, name))} for at in handles]
-    result = {"query": query, "candidates": candidates}
-    yield Fact("observed", tool="search", argument=query, result=result, handles=handles)
+    found = {"query": query, "candidates": candidates}
+    yield Fact("observed", tool="search", argument=query, result=found, handles=handles)
 
 
 def _read(handle: Handle, tools: Tools) -> Iterator[Fact]:

@@ -9,6 +9,7 @@ it is handed parsed JSON, and derives again whatever can be derived. Read in thi
     Results     summarize: the five outcomes per path; Seen: what a result shows, whatever it claims
     Findings    each fact that speaks against a trial
     The judge   grade
+    Sameness    first_difference: where two results, or two requests, are not the same
 
 A pattern is searched for (`re.search`) anywhere in the answer, and case does not matter: that is Python's simple
 folding, so `straße` does not match `STRASSE`. `$` also holds before one final line end, and `\\d` matches digits of
@@ -16,6 +17,7 @@ every script; `\\Z` and `[0-9]` are the exact forms.
 """
 
 import hashlib
+import json
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -398,3 +400,38 @@ def _outcome(case: Case | None, seen: Seen, faulty: bool) -> Outcome:
     if not faulty:
         return Outcome.PASS
     return Outcome.INCOMPLETE if seen.status == "incomplete" else Outcome.FAIL
+
+
+# === Sameness =========================================================================================================
+ABSENT = "(absent)"
+
+
+def first_difference(old: Any, new: Any, path: str = "") -> tuple[str, str, str] | None:
+    """Where two JSON values first differ: the path, and both sides as short text; None when they are the same.
+
+    Key order does not matter; everything else does, types too: 0, 0.0 and false differ, and so do absent and null.
+    """
+    if json.dumps(old, sort_keys=True) == json.dumps(new, sort_keys=True):
+        return None
+    if isinstance(old, str) and isinstance(new, str):
+        unlike = (at for at, (one, other) in enumerate(zip(old, new, strict=False)) if one != other)
+        at = next(unlike, min(len(old), len(new)))
+        around = slice(max(0, at - 20), at + 20)
+        return f"{path}, at character {at}", _brief(old[around]), _brief(new[around])
+    if type(old) is not type(new) or not isinstance(old, (dict, list)):
+        return path, _brief(old), _brief(new)
+    one, other = (dict(enumerate(side)) if isinstance(side, list) else side for side in (old, new))
+    for name in [*one, *(name for name in other if name not in one)]:
+        where = f"{path}[{name}]" if isinstance(old, list) else f"{path}.{name}".lstrip(".")
+        if name not in one or name not in other:
+            old, new = (_brief(side[name]) if name in side else ABSENT for side in (one, other))
+            return where, old, new
+        found = first_difference(one[name], other[name], where)
+        if found:
+            return found
+    return None
+
+
+def _brief(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 80 else f"{text[:60]}... ({len(text)} characters)"

@@ -1,21 +1,23 @@
-"""provider asks: it says a trial to Gemini's `generateContent`, and says the reply back as text or as a named fault.
+"""provider asks: it puts a trial to Gemini's `generateContent` and gives the reply back, as text or as a named fault.
 
 It never decides what a reply is worth (agent does) and never grades. `encode` and `heard` are pure and stand around one
 sending; what is sent and heard is recorded as events, and a replay answers from those instead of from the network.
-
-Read in this order: the request - the reply - sameness - recorded exchanges - asking.
+Read in this order: the request - the reply - sameness - recorded exchanges - asking - the key - the journal - HTTPS.
 """
 
+import base64
+import contextlib
 import hashlib
 import json
+import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import agent
-from agent import Fault, Reason
+from agent import Fault, Reason, shown
 
 # === The request ======================================================================================================
-
 REQUEST_BYTES = 30_000
 PROMPT = """\
 You answer one question about versioned documentation, from passages read for you here. Each reply is one JSON object \
@@ -77,20 +79,18 @@ def _told(fact: agent.Fact) -> dict[str, Any]:
 
 
 # === The reply ========================================================================================================
-
-
 def heard(event: Mapping[str, Any]) -> str:
     """The decision's text of a recorded `response` or `error` event; raises Fault for all but one finished reply."""
-    if event["event"] == "error":
-        if event["kind"] == Reason.DEADLINE:
-            raise Fault(Reason.DEADLINE, event["message"])
-        raise Fault(Reason.MODEL_TRANSPORT_FAILED, event["message"], event["kind"])
-    if event["status"] != 200:
-        status = event["status"]
-        raise Fault(Reason.MODEL_TRANSPORT_FAILED, f"the service answered with HTTP status {status}", f"http_{status}")
-    if not isinstance(event.get("response"), dict):
-        raise _unfinished("the body is not one JSON object")
-    return _reply_text(event["response"])
+    status, kind = event["status"], event.get("kind")
+    if kind in (Reason.DEADLINE, Reason.PROVIDER_RESPONSE_BYTES_LIMIT):
+        raise Fault(next(reason for reason in Reason if reason == kind), event["message"])
+    if event["event"] == "error" or status != 200:
+        said = event.get("message", f"the service answered with HTTP status {status}")
+        raise Fault(Reason.MODEL_TRANSPORT_FAILED, said, f"http_{status}" if kind is None else kind)
+    body = next((event[name] for name in _BODIES if name in event), "")
+    if not isinstance(body, dict):
+        raise Fault(Reason.UNFINISHED_MODEL_REPLY, f"HTTP 200, and the body is not one JSON object but {shown(body)}")
+    return _reply_text(body)
 
 
 def tokens(event: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -100,47 +100,42 @@ def tokens(event: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return usage if isinstance(usage, dict) else None
 
 
-def _unfinished(detail: str) -> Fault:
-    return Fault(Reason.UNFINISHED_MODEL_REPLY, detail)
-
-
 def _reply_text(response: Mapping[str, Any]) -> str:
     feedback = response.get("promptFeedback")
     if isinstance(feedback, dict) and feedback.get("blockReason") is not None:
-        raise _unfinished(f"promptFeedback.blockReason is {agent.shown(feedback['blockReason'])}")
+        raise Fault(Reason.UNFINISHED_MODEL_REPLY, f"promptFeedback.blockReason is {shown(feedback['blockReason'])}")
     candidates = response.get("candidates")
     if not isinstance(candidates, list) or len(candidates) != 1 or not isinstance(candidates[0], dict):
         count = len(candidates) if isinstance(candidates, list) else 0
-        raise _unfinished(f"{count} candidates; exactly one is a reply")
+        raise Fault(Reason.UNFINISHED_MODEL_REPLY, f"{count} candidates; exactly one is a reply")
     finish = candidates[0].get("finishReason")
     if finish != "STOP":
         hint = "; raise maxOutputTokens or lower the thinking level" if finish == "MAX_TOKENS" else ""
-        raise _unfinished(f"finishReason is {'missing' if finish is None else agent.shown(finish)}{hint}")
+        named = "missing" if finish is None else shown(finish)
+        raise Fault(Reason.UNFINISHED_MODEL_REPLY, f"finishReason is {named}{hint}")
     content = candidates[0].get("content")
     parts = content.get("parts") if isinstance(content, dict) else None
     text = "".join(map(_part_text, parts if isinstance(parts, list) else []))
     if not text:
-        raise _unfinished("finishReason is STOP, and there is no text")
+        raise Fault(Reason.UNFINISHED_MODEL_REPLY, "finishReason is STOP, and there is no text")
     return text
 
 
 def _part_text(part: Any) -> str:
     """The text of one part: of a thought nothing. A signature may stand on any part and says nothing."""
     if not isinstance(part, dict):
-        raise _unfinished(f"a part is not an object: {agent.shown(part)}")
+        raise Fault(Reason.UNFINISHED_MODEL_REPLY, f"a part is not an object: {shown(part)}")
     if "thought" in part and type(part["thought"]) is not bool:
-        raise _unfinished(f"thought is not a boolean: {agent.shown(part['thought'])}")
+        raise Fault(Reason.UNFINISHED_MODEL_REPLY, f"thought is not a boolean: {shown(part['thought'])}")
     if part.get("thought"):
         return ""
     others = sorted(set(part) - {"text", "thought", "thoughtSignature", "partMetadata"})
     if others or type(part.get("text")) is not str:
-        raise _unfinished(f"unexpected part {', '.join(others) or 'without text'}")
+        raise Fault(Reason.UNFINISHED_MODEL_REPLY, f"unexpected part {', '.join(others) or 'without text'}")
     return str(part["text"])
 
 
 # === Sameness =========================================================================================================
-
-
 def canonical(value: Any) -> str:
     """The one text of a JSON value: keys sorted, no spaces, numbers as Python writes them (0, 0.0, false differ)."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
@@ -151,35 +146,7 @@ def fingerprint(value: Any) -> str:
     return hashlib.sha256(canonical(value).encode("utf-8")).hexdigest()
 
 
-ABSENT = "(absent)"
-
-
-def first_difference(old: Any, new: Any, path: str = "") -> tuple[str, str, str] | None:
-    """Where two JSON values first differ: the path, and both sides as short text; None when they are the same."""
-    if canonical(old) == canonical(new):
-        return None
-    if isinstance(old, str) and isinstance(new, str):
-        at = next((at for at, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), -1)
-        at = min(len(old), len(new)) if at < 0 else at
-        around = slice(max(0, at - 20), at + 20)
-        return f"{path}, at character {at}", agent.shown(old[around]), agent.shown(new[around])
-    if type(old) is not type(new) or not isinstance(old, (dict, list)):
-        return path, agent.shown(old), agent.shown(new)
-    one, other = (dict(enumerate(side)) if isinstance(side, list) else side for side in (old, new))
-    for name in [*one, *(name for name in other if name not in one)]:
-        where = f"{path}[{name}]" if isinstance(old, list) else f"{path}.{name}".lstrip(".")
-        if name not in one or name not in other:
-            old, new = (agent.shown(side[name]) if name in side else ABSENT for side in (one, other))
-            return where, old, new
-        found = first_difference(one[name], other[name], where)
-        if found:
-            return found
-    return None
-
-
 # === Recorded exchanges ===============================================================================================
-
-
 class DamagedRecording(ValueError):
     """A line of exchanges.jsonl that cannot be read; the message says which and why."""
 
@@ -201,22 +168,19 @@ class Exchanges(NamedTuple):
     whole_bytes: int
 
 
-_SHARED: dict[str, type] = {"event": str, "trial": str, "exchange": int, "attempt": int}
+_SHARED: dict[str, Any] = {"event": str, "trial": str, "exchange": int, "attempt": int}
 _OWN: dict[str, dict[str, Any]] = {
     "request": {"sha256": str, "request": dict},
     "response": {"elapsed": (int, float, None), "status": int},
     "error": {"elapsed": (int, float, None), "kind": str, "status": (int, None), "message": str},
     "retry": {"why": str},
 }
-_BODIES = ("response", "text", "base64")
+_BODIES: dict[str, Any] = {"response": (dict, list, str), "text": str, "base64": str}
 
 
 def load_exchanges(data: bytes, finished: bool) -> Exchanges:
-    """The exchanges of a recording; an unfinished last line is dropped where the run is not finished.
-
-    Raises DamagedRecording for a line that is not an event. What is whole but odd (doubled, out of order, edited) is
-    told in `oddities`, by trial.
-    """
+    """The exchanges of a recording; an unfinished last line is dropped where the run is not finished. Raises
+    DamagedRecording for a line that is no event; what is whole but odd (doubled, out of order, edited) is told."""
     whole = data if finished else data[: data.rfind(b"\n") + 1]
     if finished and not data.endswith(b"\n"):
         raise DamagedRecording(f"line {data.count(bytes([10])) + 1}: " + ("it has no end" if data else "empty file"))
@@ -232,53 +196,47 @@ def load_exchanges(data: bytes, finished: bool) -> Exchanges:
 
 def _event(value: Any) -> dict[str, Any]:
     """The value itself when it is an event; raises ValueError."""
-    if not isinstance(value, dict) or type(value.get("event")) is not str or value["event"] not in _OWN:
-        raise ValueError(f"not an event: {agent.shown(value)}")
-    bodies = [name for name in _BODIES if name in value]
-    types = {**_SHARED, **_OWN[value["event"]]}
-    if value["event"] == "response":
-        body = bodies[0] if bodies else "response"
-        types[body] = (dict, list, str) if body == "response" else str
+    kind = value.get("event") if isinstance(value, dict) else None
+    if type(kind) is not str or kind not in _OWN:
+        raise ValueError(f"not an event: {shown(value)}")
+    body = next((name for name in _BODIES if name in value), "response")
+    types = {**_SHARED, **_OWN[kind], **({body: _BODIES[body]} if kind == "response" else {})}
     for name in [*types, *value]:
         allowed = types.get(name, ())
         allowed = allowed if isinstance(allowed, tuple) else (allowed,)
-        if name not in value or not any(type(value[name]) is kind or value[name] is kind for kind in allowed):
-            raise ValueError(f"the {value['event']} event has a wrong, missing or unknown field {agent.shown(name)}")
-    if value["exchange"] < 1:
-        raise ValueError(f"the {value['event']} event has a wrong, missing or unknown field \"exchange\"")
-    return value
+        fits = name in value and any(type(value[name]) is type_ or value[name] is type_ for type_ in allowed)
+        if not fits or (name == "exchange" and value[name] < 1):
+            raise ValueError(f"the {kind} event has a wrong, missing or unknown field {shown(name)}")
+    return dict(value)
 
 
 def _grouped(events: Iterable[dict[str, Any]], whole_bytes: int) -> Exchanges:
     trials: dict[str, dict[int, Exchange]] = {}
     oddities: dict[str, list[tuple[int, str]]] = {}
     early: dict[tuple[str, int], dict[str, Any]] = {}
-    retried: set[tuple[str, int, int]] = set()
+    announced: set[tuple[str, int, int]] = set()
     for event in events:
-        trial, number, attempt = event["trial"], event["exchange"], event["attempt"]
-        saved = trials.setdefault(trial, {})
-        odd = oddities.setdefault(trial, [])
+        trial, number, attempt, kind = (event[name] for name in ("trial", "exchange", "attempt", "event"))
+        saved, odd = trials.setdefault(trial, {}), oddities.setdefault(trial, [])
         known = saved.get(number)
-        if event["event"] == "retry":
-            retried.add((trial, number, attempt))
-            continue
-        if event["event"] == "request":
-            if known and (attempt != known.attempts + 1 or (trial, number, attempt) not in retried):
-                odd.append((number, "is doubled: a second request without a retry"))
-                continue
-            if saved and not known and number < max(saved):
+        again = (trial, number, attempt) in announced and known is not None and attempt == known.attempts + 1
+        if kind == "retry":
+            announced.add((trial, number, attempt))
+        elif kind == "request" and known and not again:
+            odd.append((number, "is doubled: a second request without a retry"))
+        elif kind == "request":
+            outcome, sha256 = early.pop((trial, number), None), fingerprint(event["request"])
+            if not known and number < max(saved, default=0):
                 odd.append((number, f"is out of order: it stands after exchange {max(saved)}"))
-            sha256 = fingerprint(event["request"])
             if sha256 != event["sha256"]:
                 odd.append((number, "was edited: its request does not have the sha256 beside it"))
-            outcome = early.pop((trial, number), None)
             if outcome:
                 odd.append((number, f"is out of order: its {outcome['event']} stands before its request"))
             saved[number] = Exchange(event["request"], sha256, outcome, attempt)
         elif known is None:
             early[trial, number] = event
         elif known.outcome is not None:
-            odd.append((number, f"is doubled: a second {event['event']}"))
+            odd.append((number, f"is doubled: a second {kind}"))
         else:
             saved[number] = known._replace(outcome=event)
     for trial, number in early:
@@ -287,17 +245,16 @@ def _grouped(events: Iterable[dict[str, Any]], whole_bytes: int) -> Exchanges:
 
 
 # === Asking ===========================================================================================================
-
 class Request(NamedTuple):
-    """What is asked: the place in the trial (from 1), the body, and the fingerprint that is its identity."""
+    """What is asked: the place in the trial, from 1; the body; and the fingerprint that is its identity."""
 
     number: int
     body: dict[str, Any]
     sha256: str
 
 
+# (request, seconds left) -> the `response` or `error` event that came; may raise Fault
 Send = Callable[[Request, float], dict[str, Any]]
-"""(request, seconds left) -> the `response` or `error` event that came; may raise Fault."""
 
 
 class Model:
@@ -305,10 +262,8 @@ class Model:
     seconds are those of the last reply, so that a replay tells the same time as the run did."""
 
     def __init__(self, config: Mapping[str, Any], send: Send) -> None:
-        self._config, self._send = config, send
+        self._config, self._send, self._number, self._elapsed = config, send, 0, 0.0
         self.events: list[dict[str, Any]] = []
-        self._elapsed = 0.0
-        self._number = 0
 
     def ask(self, tape: agent.Tape, seconds: float) -> str:
         """The text of the next reply; raises Fault."""
@@ -332,12 +287,14 @@ class Replay:
 
     def __init__(self, saved: Mapping[int, Exchange]) -> None:
         self._saved = saved
-        self.exact = self.differing = self.missing = 0
+        self.exact = self.missing = 0
+        self.differed: tuple[dict[str, Any], dict[str, Any]] | None = None  # the recorded and the new request
+
 
     @property
     def unused(self) -> list[int]:
         """The numbers of the saved exchanges that were not asked for."""
-        return sorted(self._saved)[self.exact + self.differing :]
+        return sorted(self._saved)[self.exact + bool(self.differed) :]
 
     def send(self, request: Request, seconds: float) -> dict[str, Any]:
         """The recorded event, if the request is the recorded one; raises Fault."""
@@ -347,12 +304,197 @@ class Replay:
             have = ", ".join(map(str, sorted(self._saved))) or "none"
             raise Fault(Reason.REPLAY_EXHAUSTED, f"it is not in the recording, which has {have}")
         if request.sha256 != exchange.sha256:
-            self.differing += 1
-            where, old, new = first_difference(exchange.request, request.body) or ("", "", "")
-            raise Fault(
-                Reason.REPLAY_REQUEST_MISMATCH,
-                f"the request differs at {where}: recorded {old}, now {new}")
+            self.differed = (exchange.request, request.body)
+            raise Fault(Reason.REPLAY_REQUEST_MISMATCH, f"exchange {request.number} is not the recorded request")
         self.exact += 1
         if exchange.outcome is None:
             raise Fault(Reason.REPLY_IN_DOUBT, f"exchange {request.number} was sent, and no reply is recorded")
         return exchange.outcome
+
+
+# === A key and where it may go ========================================================================================
+SHORTEST_KEY = 8  # a shorter one could not be told from ordinary text where it is to be hidden
+REDACTED = "[redacted]"
+
+
+def find_key(environ: Mapping[str, str]) -> tuple[str, str]:
+    """The variable that holds the key, and the key; raises agent.Mistake, which never shows it."""
+    name = "GOOGLE_API_KEY" if environ.get("GOOGLE_API_KEY", "").strip() else "GEMINI_API_KEY"
+    key = environ.get(name, "").strip()
+    if not key:
+        raise agent.Mistake(Reason.MISSING_API_KEY, "no key is set: set GOOGLE_API_KEY or GEMINI_API_KEY")
+    if len(key) < SHORTEST_KEY or not re.fullmatch("[!-~]+", key):
+        raise agent.Mistake(Reason.MISSING_API_KEY, f"{name} is too short or holds a character that no key has")
+    return name, key
+
+
+def redacted(value: Any, key: str) -> Any:
+    """The JSON value with the key replaced wherever it stands, in a text with escapes too."""
+    if isinstance(value, str):
+        plain = re.sub(r"\\u([0-9a-fA-F]{4})", lambda found: chr(int(found[1], 16)), value)
+        value = value.replace(key, REDACTED)
+        return REDACTED if key in plain.replace(key, REDACTED, value.count(REDACTED)) else value
+    if isinstance(value, dict):
+        return {redacted(name, key): redacted(item, key) for name, item in value.items()}
+    return [redacted(item, key) for item in value] if isinstance(value, list) else value
+
+
+# === The journal ======================================================================================================
+class Journal:
+    """The append-only exchanges.jsonl of a run: an event is on disk before anything else happens with it.
+
+    One process has it at a time, by a lock of the kernel's that goes when its holder does. All methods raise OSError.
+    """
+
+    def __init__(self, folder: str) -> None:
+        import fcntl
+
+        self._lock = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(self._lock, 20).decode("ascii", "replace").strip() or "unknown"
+            os.close(self._lock)
+            raise BlockingIOError(f"process {holder} is writing this recording") from None
+        os.ftruncate(self._lock, 0)
+        os.write(self._lock, b"%d\n" % os.getpid())
+        self._file = os.open(os.path.join(folder, "exchanges.jsonl"), os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+
+    def keep(self, whole_bytes: int) -> None:
+        """Cut off what stands behind the last whole line."""
+        os.ftruncate(self._file, whole_bytes)
+
+    def write(self, event: Mapping[str, Any]) -> None:
+        """Append one event and wait until the disk has it; a part of a line is taken back."""
+        line, before = (agent.compact(event) + "\n").encode("utf-8"), os.fstat(self._file).st_size
+        try:
+            while line:
+                line = line[os.write(self._file, line) :]
+            os.fsync(self._file)
+        except OSError:
+            os.ftruncate(self._file, before)
+            raise
+
+    def close(self) -> None:
+        """Give the files and the lock back."""
+        os.close(self._file)
+        os.close(self._lock)
+
+
+# === Sending over HTTPS ===============================================================================================
+RESPONSE_BYTES = 262_144
+MESSAGE_BYTES = 4_096
+HOPELESS = ("http_400", "http_401", "http_403", "http_404", "quota_used_up")  # the next request would get the same
+
+
+def post(url: str, key: str, body: bytes, seconds: float) -> dict[str, Any]:
+    """Send one request, wait at most `seconds` for the whole reply, and return the fields of a response or an error.
+
+    A thread does the exchange, for neither looking up a name nor a dripping reply can be cut short from inside; when
+    time is up it is left behind, and keeps no process alive. Nothing is sent twice; no proxy, no redirect."""
+    import queue
+    import threading
+
+    came: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    connections: list[Any] = []
+
+    def work() -> None:
+        try:
+            came.put(_exchange(url, key, body, seconds, connections))
+        except Exception as error:
+            came.put(_error(_kind(error), None, f"{type(error).__name__}: {error}", key))
+
+    threading.Thread(target=work, daemon=True).start()
+    try:
+        return came.get(timeout=max(0.0, seconds))
+    except queue.Empty:
+        return _error("timeout", None, f"no whole reply came within {seconds:.1f} s", key)
+    finally:
+        for connection in connections:
+            with contextlib.suppress(OSError, AttributeError):
+                connection.sock.shutdown(2)
+
+
+def _error(kind: str, status: int | None, message: str, key: str) -> dict[str, Any]:
+    message = redacted(message, key).encode("utf-8", "replace")[:MESSAGE_BYTES].decode("utf-8", "ignore")
+    return {"kind": kind, "status": status, "message": message}
+
+
+def _exchange(url: str, key: str, body: bytes, seconds: float, connections: list[Any]) -> dict[str, Any]:
+    import http.client
+    import ssl
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(url)
+    secure = {"context": ssl.create_default_context()} if parts.scheme == "https" else {}
+    kind: Any = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+    with contextlib.closing(kind(parts.hostname, parts.port, timeout=seconds, **secure)) as connection:
+        connections.append(connection)
+        connection.request("POST", parts.path, body, {
+            "x-goog-api-key": key, "Content-Type": "application/json", "Accept-Encoding": "identity",
+            "User-Agent": "agentic-retrieval-lab", "X-Server-Timeout": str(max(1, int(seconds))),
+        })
+        with connection.getresponse() as response:
+            return _received(response, key)
+
+
+def _received(response: Any, key: str) -> dict[str, Any]:
+    data, status, coding = bytearray(), response.status, response.getheader("Content-Encoding") or "identity"
+    while chunk := response.read1(65_536):
+        data += chunk
+        if len(data) > RESPONSE_BYTES:
+            return _error(Reason.PROVIDER_RESPONSE_BYTES_LIMIT, status, f"more than {RESPONSE_BYTES} bytes came", key)
+    if response.length:
+        return _error("short_body", status, f"{len(data)} bytes came, and {response.length} more were promised", key)
+    if coding.lower() != "identity":
+        return _error("content_encoding", status, f"Content-Encoding {shown(coding)} was not asked for", key)
+    if 300 <= status < 400:
+        host = re.match(r"\w+://([^/?#@]+)", response.getheader("Location") or "")
+        return _error("redirect", status, f"HTTP {status} to {host[1] if host else 'no other host'}: not followed", key)
+    body = bytes(data).removeprefix(b"\xef\xbb\xbf")
+    return {"status": status, **_recordable(body, key)} if status == 200 else _said(status, body, key)
+
+
+def _recordable(body: bytes, key: str) -> dict[str, Any]:
+    """A body as it is recorded, without the key: one JSON object, else its text, else its bytes."""
+    with contextlib.suppress(agent.NotJson):
+        value = agent.load_json(body)
+        if isinstance(value, dict):
+            return {"response": redacted(value, key)}
+    try:
+        return {"text": redacted(body.decode("utf-8"), key)}
+    except UnicodeDecodeError:
+        codes = ("ascii", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
+        body = REDACTED.encode() if any(key.encode(code) in body for code in codes) else body
+        return {"base64": base64.b64encode(body).decode("ascii")}
+
+
+def _said(status: int, body: bytes, key: str) -> dict[str, Any]:
+    """The error event of a status that is no 200 and no redirect, in the service's words where it gives some."""
+    try:
+        value = agent.load_json(body)
+        error = (value[0] if isinstance(value, list) else value)["error"]
+        words, name, details = str(error["message"]), str(error.get("status", "")), agent.compact(error.get("details"))
+    except (agent.NotJson, LookupError, TypeError, AttributeError):
+        words, name, details = f"no JSON error in the body of {len(body)} bytes", "", ""
+    advice = ["rate limited"] if status == 429 else []
+    advice += re.findall(r'"reason":"([A-Z_]{1,60})"', details)
+    delays = re.findall(r'"retryDelay":"([0-9]{1,9}(?:\.[0-9]{1,9})?)s"', details)
+    advice += [f"retry after {delay} s" for delay in delays]
+    advice += [f"quota {quota}" for quota in re.findall(r'"quotaId":"([A-Za-z0-9_.-]{1,100})"', details)]
+    used_up = status == 429 and re.search(r"quota \S*PerDay|limit: 0\b|(?i:credit)", " ".join([*advice, words]))
+    said = "; ".join([f"HTTP {status} {name}".rstrip(), *advice, words])
+    return _error("quota_used_up" if used_up else f"http_{status}", status, said, key)
+
+
+def _kind(error: Exception) -> str:
+    """The name of what went wrong below HTTP, or in it."""
+    import http.client
+    import socket
+    import ssl
+
+    kinds: dict[str, type] = {
+        "name_not_resolved": socket.gaierror, "tls_not_verified": ssl.SSLCertVerificationError,
+        "tls_failed": ssl.SSLError, "timeout": TimeoutError, "connection_refused": ConnectionRefusedError,
+        "connection_reset": ConnectionError, "short_body": http.client.IncompleteRead, "connection_failed": OSError}
+    return next((kind for kind, type_ in kinds.items() if isinstance(error, type_)), "not_http")

@@ -16,6 +16,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, NoReturn, TypeVar
@@ -29,7 +30,7 @@ import tools
 HERE = os.path.dirname(os.path.abspath(__file__))
 RECORDINGS, CASES, SNAPSHOT = (os.path.join(HERE, name) for name in ("recordings", "cases.json", "snapshot.json"))
 Loaded = TypeVar("Loaded")
-DONE, DIFFERS, MISTAKEN, INTERRUPTED = 0, 1, 2, 130
+DONE, DIFFERS, MISTAKEN, STOPPED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
 
 
 class Mistaken(Exception):
@@ -103,6 +104,7 @@ class Recording(NamedTuple):
     exchanges: provider.Exchanges
     report: dict[str, Any] | None
     edits: list[str]
+    documents: dict[str, Any]
 
     @property
     def changed(self) -> list[str]:
@@ -125,7 +127,8 @@ def open_recording(name: str) -> Recording:
         raise Mistaken(f"{shown_path(path)}, {error}; the recording is damaged: restore the file") from None
     hashes = input_hashes(given, frozen, manifest["config"])
     edits = list(broken_seals(files))
-    return Recording(os.path.basename(folder), manifest, cases, snapshot, hashes, exchanges, report, edits)
+    documents = {"cases.json": given, "snapshot.json": frozen}
+    return Recording(os.path.basename(folder), manifest, cases, snapshot, hashes, exchanges, report, edits, documents)
 
 
 def find_recording(name: str) -> str:
@@ -148,7 +151,7 @@ def input_hashes(cases: Any, snapshot: Any, config: Any) -> dict[str, str]:
 MANIFEST: dict[str, type] = {
     "format": int, "execution_mode": str, "provenance": str, "recorded_at": str, "model": str, "endpoint": str,
     "config": dict, "limits": dict, "batch_request_cap": int, "candidates": int, "repeats": int, "modes": list,
-    "cases": list, "hashes": dict, "environment": dict,
+    "cases": list, "hashes": dict, "environment": dict, "budget": dict,
 }
 
 
@@ -156,20 +159,25 @@ def read_manifest(path: str) -> dict[str, Any]:
     """A manifest, checked field by field; raises Mistaken."""
     manifest: dict[str, Any] = read_json(path)
     try:
-        for fault in agent.misfit("manifest", manifest, MANIFEST):
-            raise ValueError(fault)
-        if manifest["format"] != 1 or not 1 <= manifest["repeats"] <= 100 or not manifest["modes"]:
-            raise ValueError("format is to be 1, repeats 1 to 100, and modes not empty")
-        if not all(isinstance(name, str) for name in manifest["cases"]):
-            raise ValueError("cases is not a list of ids")
-        for name in ("cases", "modes"):
-            if len(set(map(str, manifest[name]))) < len(manifest[name]):
-                raise ValueError(f"{name} names one twice")
-        for mode in manifest["modes"]:
-            agent.checked(agent.Task("?", "1", mode, agent.Limits(**manifest["limits"]), manifest["candidates"]))
+        check_manifest(manifest)
     except (ValueError, TypeError, agent.Mistake) as error:
         raise Mistaken(f"{shown_path(path)}: {error}") from None
     return manifest
+
+
+def check_manifest(manifest: dict[str, Any]) -> None:
+    """Raises ValueError, TypeError or agent.Mistake for a plan that cannot be carried out."""
+    for fault in agent.misfit("manifest", manifest, MANIFEST):
+        raise ValueError(fault)
+    if manifest["format"] != 1 or not 1 <= manifest["repeats"] <= 100 or not manifest["modes"]:
+        raise ValueError("format is to be 1, repeats 1 to 100, and modes not empty")
+    if not all(isinstance(name, str) for name in manifest["cases"]):
+        raise ValueError("cases is not a list of ids")
+    for name in ("cases", "modes"):
+        if len(set(map(str, manifest[name]))) < len(manifest[name]):
+            raise ValueError(f"{name} names one twice")
+    for mode in manifest["modes"]:
+        agent.checked(agent.Task("?", "1", mode, agent.Limits(**manifest["limits"]), manifest["candidates"]))
 
 
 def read_report(path: str) -> dict[str, Any]:
@@ -283,10 +291,12 @@ def disagreements(trial: str, tape: agent.Tape, sending: provider.Replay, record
     """What does not hold between a trial and its recorded exchanges."""
     for number, odd in recording.exchanges.oddities.get(trial, []):
         yield Problem(f"{trial}: exchange {number} {odd}", trial, number)
-    end, asked = tape[-1], sending.exact + sending.differing + sending.missing
-    if sending.differing:
+    end, asked = tape[-1], sending.exact + bool(sending.differed) + sending.missing
+    if sending.differed:
+        where, old, new = evaluate.first_difference(*sending.differed) or ("", "", "")
         changed = f"; changed since the recording: {', '.join(recording.changed)}" if recording.changed else ""
-        yield Problem(f"{trial}: exchange {asked}: {end.detail}{changed}", trial, asked, end.reason)
+        line = f"{trial}: exchange {asked}: the request differs at {where}: recorded {old}, now {new}{changed}"
+        yield Problem(line, trial, asked, end.reason)
     elif sending.missing and not (recording.report is None and not sending.unused):
         yield Problem(f"{trial}: exchange {asked}: {end.detail}", trial, asked, end.reason)
     elif sending.unused:
@@ -307,7 +317,7 @@ def differences(part: dict[str, Any], reported: dict[str, Any] | None) -> Iterat
     for side in (old, new):  # `scope` is a sentence of the run it was written in
         if isinstance(side["checks"], dict):
             side["checks"] = {name: value for name, value in side["checks"].items() if name != "scope"}
-    found = provider.first_difference(old, new)
+    found = evaluate.first_difference(old, new)
     if found:
         where, before, now = found
         of_exchange = where.startswith(("result.decisions[", "provider_usage["))
@@ -321,10 +331,14 @@ def differences(part: dict[str, Any], reported: dict[str, Any] | None) -> Iterat
 # === The report =======================================================================================================
 
 
+def source_hashes() -> dict[str, str]:
+    """The SHA-256 of each module of the kit."""
+    return {name: hashlib.sha256(read_bytes(os.path.join(HERE, name))).hexdigest() for name in SOURCES}
+
+
 def report_json(recording: Recording, played: list[Played], problems: list[Problem], code: int) -> dict[str, Any]:
     """A replay as one JSON object, of the shape that a recording's report.json has."""
     manifest = recording.manifest
-    saved = recording.exchanges.trials.values()
     report = {
         "execution_mode": "replay",
         "recording": recording.name,
@@ -341,8 +355,8 @@ def report_json(recording: Recording, played: list[Played], problems: list[Probl
         "trials": [at.json for at in played],
         "recorded_at": manifest["recorded_at"],
         "actual_api_requests": 0,
-        "recorded_api_requests": sum(exchange.attempts for trial in saved for exchange in trial.values()),
-        "source_sha256": {name: hashlib.sha256(read_bytes(os.path.join(HERE, name))).hexdigest() for name in SOURCES},
+        "recorded_api_requests": requests_of(recording),
+        "source_sha256": source_hashes(),
         "environment": environment(),
         "cost": {"currency_cost": None, "note": "A replay costs nothing; no price is known for the recorded run."},
     }
@@ -361,7 +375,7 @@ def counts(played: list[Played]) -> dict[str, int]:
     return {
         "trials": len(played),
         "exact": sum(sending.exact for sending in sendings),
-        "differing": sum(sending.differing for sending in sendings),
+        "differing": sum(sending.differed is not None for sending in sendings),
         "missing": sum(at.sending.missing for at in played if at.problems),
         "unused": sum(len(sending.unused) for sending in sendings),
     }
@@ -437,6 +451,369 @@ def trace(played: Played) -> Iterator[str]:
         both = f"expected {agent.compact(finding['expected'])}, found {agent.compact(finding['found'])}"
         yield from tools.paragraphs(named, f"{named.sentence} {both}", wide)
     yield ""
+
+
+# === Live runs ========================================================================================================
+
+ENDPOINT = "https://generativelanguage.googleapis.com"
+MOST_REQUESTS = 200
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: the same as Ctrl-C, with its own exit code."""
+
+
+def is_fault(event: dict[str, Any]) -> bool:
+    """Whether an event is no finished reply."""
+    try:
+        return not provider.heard(event)
+    except agent.Fault:
+        return True
+
+
+class Run:
+    """A live run under way: its recording and journal, what the user allowed, and what it may still use."""
+
+    def __init__(self, recording: Recording, journal: provider.Journal, options: argparse.Namespace) -> None:
+        self.recording, self.journal, self.options, self.made = recording, journal, options, 0
+        self.key, self.allowance = provider.find_key(os.environ)[1], allowance_of(recording.manifest)
+        for exchange in (at for trial in recording.exchanges.trials.values() for at in trial.values()):
+            size = len(agent.compact(exchange.request).encode("utf-8"))
+            for attempt in range(1, exchange.attempts + 1):
+                usage = provider.tokens(exchange.outcome) if attempt == exchange.attempts else None
+                self.allowance.count(size, usage)
+
+    def trials(self, index: retrieval.Index) -> Iterator[Played]:
+        """Run the trials of the plan in order; raises Stopped where going on would help nobody."""
+        faults, plan = 0, plan_of(self.recording)
+        for at, trial in enumerate(plan, 1):
+            replay, live = self.sending(trial.id)
+            tape, model = run_trial(trial, self.recording, index, live.send)
+            part, end = trial_json(trial, tape, model, self.recording.snapshot), tape[-1]
+            if end.reason in (agent.Reason.REPLAY_REQUEST_MISMATCH, agent.Reason.REPLAY_EXHAUSTED):
+                raise Mistaken(f"{trial.id}: {end.detail}: this run cannot go on; make a new one")
+            if end.reason in agent.BUDGETS:
+                raise tools.Stopped(f"{end.reason}: {end.detail}")
+            self.made += live.sent
+            yield Played(trial, tape, replay, part, [])
+            progress(f"{at} of {len(plan)}: {trial.id}: {part['checks']['outcome']}, {part['result']['reason']}")
+            if live.sent:
+                faults = faults + 1 if part["checks"]["outcome"] == "not_measured" else 0
+                if faults and end.fault in provider.HOPELESS:
+                    raise tools.Stopped(f"the next request would get the same: {end.detail}")
+                if faults == 2:
+                    raise tools.Stopped(f"two faults in a row, the last {part['result']['reason']}: {end.detail}")
+
+    def sending(self, trial: str) -> tuple[provider.Replay, tools.Live]:
+        """What answers a trial: its recorded exchanges, and the service beyond them."""
+        saved, manifest = self.recording.exchanges.trials.get(trial, {}), self.recording.manifest
+        replay = provider.Replay(saved)
+
+        def post(body: bytes, seconds: float) -> dict[str, Any]:
+            return provider.post(manifest["endpoint"], self.key, body, seconds)
+
+        def again(outcome: dict[str, Any] | None) -> str:
+            if outcome is None:
+                return "resend" if self.options.resend else ""
+            return "retry_faults" if self.options.retry_faults and is_fault(outcome) else ""
+
+        seconds = manifest["limits"]["seconds"]
+        write, now = self.journal.write, time.monotonic
+        return replay, tools.Live(trial, saved, replay.send, self.allowance, write, post, again, now, seconds)
+
+
+def allowance_of(manifest: dict[str, Any]) -> tools.Allowance:
+    """The allowance that a plan gives its run."""
+    return tools.Allowance(manifest["batch_request_cap"], manifest["config"]["maxOutputTokens"], manifest["budget"])
+
+
+def progress(line: str) -> None:
+    """A line about a run under way: one that is written over on a terminal, one of many elsewhere."""
+    before, after = ("\r\x1b[K", "") if sys.stderr.isatty() else ("", "\n")
+    print(before + tools.visible(line), end=after, file=sys.stderr, flush=True)
+
+
+def live_command(argv: list[str]) -> int:
+    """Show what a live run would do; with --execute-approved do it, or go on with one that ended early."""
+    options = live_options(argv)
+    folder, recording = resumable(options) if options.resume else planned(options)
+    for name, value in plan_rows(folder, recording, options):
+        say(f"{name:12}  {value}")
+    if not options.execute_approved:
+        say("Nothing was sent. --execute-approved makes this run.")
+        return DONE
+    provider.find_key(os.environ)
+    if not options.resume:
+        create_recording(folder, recording)
+    return execute(folder, options)
+
+
+def live_options(argv: list[str]) -> argparse.Namespace:
+    """The flags of a live run; raises Mistaken."""
+    parser = Parser("run.py --live", "Show the plan of a live run; with --execute-approved, make it.")
+    for name, about in (
+        ("live", ""), ("execute-approved", "send requests, which cost money"),
+        ("resend", "with --resume: send again what may have been paid for already"),
+        ("retry-faults", "with --resume: run the trials again that a fault ended"),
+    ):
+        parser.add_argument(f"--{name}", action="store_true", help=about)
+    for name, about, default in (
+        ("resume", "go on with this run", None), ("name", "the recording's name", None), ("case", "only this case", None),
+        ("cases", "a cases file", CASES), ("snapshot", "a snapshot", SNAPSHOT), ("model", "", "gemini-3.8-flash"),
+        ("price", "INPUT,OUTPUT: money per million tokens", None),
+    ):
+        parser.add_argument(f"--{name}", default=default, help=about)
+    parser.add_argument("--mode", choices=("fixed", "agent"))
+    parser.add_argument("--thinking", choices=("LOW", "MEDIUM", "HIGH", "MINIMAL", "off"), default="LOW")
+    for name, default_number in (
+        ("repeats", 2), ("candidates", 2), ("max-output-tokens", 4096), ("max-requests", None), ("token-budget", None)):
+        parser.add_argument(f"--{name}", metavar="N", type=int, default=default_number)
+    for name in ("temperature", "cost-budget"):
+        parser.add_argument(f"--{name}", metavar="X", type=float)
+    parser.add_argument("--limit", metavar="NAME=N", action="append", default=[], help=", ".join(agent.Limits._fields))
+    return parser.parse_args(argv)
+
+
+def planned(options: argparse.Namespace) -> tuple[str, Recording]:
+    """The folder and the recording, still empty, of the run that the flags ask for; raises Mistaken."""
+    given, cases = load(options.cases, evaluate.load_cases)
+    frozen, snapshot = load(options.snapshot, retrieval.load_snapshot)
+    faults = evaluate.label_faults(cases, [passage._asdict() for passage in snapshot.passages])
+    if faults:
+        raise Mistaken(*(f"{shown_path(options.cases)}: {fault}" for fault in faults))
+    if options.case not in (None, *(case.id for case in cases)):
+        raise Mistaken(f"no case {agent.shown(options.case)}; there are {', '.join(case.id for case in cases)}")
+    temperature = {} if options.temperature is None else {"temperature": options.temperature}
+    thinking = {} if options.thinking == "off" else {"thinkingConfig": {"thinkingLevel": options.thinking}}
+    config = {"maxOutputTokens": options.max_output_tokens, **temperature, **thinking, "responseMimeType": "application/json"}
+    model = options.model.removeprefix("models/")
+    hashes = input_hashes(given, frozen, config)
+    manifest = {
+        "format": 1, "execution_mode": "live-Gemini-API", "provenance": "Recorded live, exchange by exchange.",
+        "recorded_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "model": model, "endpoint": endpoint(model),
+        "config": config, "limits": agent.Limits()._asdict() | dict(map(read_limit, options.limit)),
+        "batch_request_cap": MOST_REQUESTS, "budget": {}, "candidates": options.candidates, "repeats": options.repeats,
+        "modes": [mode for mode in ("fixed", "agent") if options.mode in (None, mode)],
+        "cases": [case.id for case in cases if options.case in (None, case.id)],
+        "hashes": {**hashes, "sources": provider.fingerprint(source_hashes())}, "environment": environment(),
+    }
+    check_manifest(manifest)
+    name = options.name or f"{manifest['recorded_at'].replace('-', '').replace(':', '')}-{model}"
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
+        raise Mistaken(f"--name {agent.shown(name)}: 1 to 100 letters, digits, '.', '_', '-', and none of these three first")
+    folder = os.path.join(RECORDINGS, name)
+    if os.path.lexists(folder):
+        raise Mistaken(f"{shown_path(folder)} exists: give another --name, or go on with it by --live --resume {name}")
+    documents = {"cases.json": given, "snapshot.json": frozen}
+    empty = provider.Exchanges({}, {}, 0)
+    recording = Recording(name, manifest, cases, snapshot, hashes, empty, None, [], documents)
+    manifest["batch_request_cap"] = min(worst_requests(recording), MOST_REQUESTS)
+    return folder, budgeted(recording, options)
+
+
+def endpoint(model: str) -> str:
+    """The address of a model, under GOOGLE_GEMINI_BASE_URL if set; raises Mistaken for one that no key may go to."""
+    for name in ("GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE"):
+        if os.environ.get(name, "").strip().lower() in ("true", "1", "yes", "on"):
+            raise Mistaken(f"{name} asks for Vertex AI, which this kit does not speak: unset it")
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,100}", model):
+        raise Mistaken(f"the model name {agent.shown(model)} may have letters, digits, '.', '-' and '_' only")
+    base = os.environ.get("GOOGLE_GEMINI_BASE_URL", "").strip().rstrip("/") or ENDPOINT
+    host, here = r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])", r"(?:localhost|127(?:\.[0-9]{1,3}){3}|\[::1\])"
+    if not re.fullmatch(rf"(?:https://{host}|http://{here})(?::[0-9]{{1,5}})?(?:/[A-Za-z0-9._~/-]*)?", base):
+        raise Mistaken("GOOGLE_GEMINI_BASE_URL: a key goes only to an https:// address, or http:// on this machine")
+    return f"{base}/v1beta/models/{model}:generateContent"
+
+
+def read_limit(text: str) -> tuple[str, int]:
+    """`NAME=N` as a pair; raises Mistaken."""
+    name, _, number = text.partition("=")
+    if name not in agent.Limits._fields or not re.fullmatch("[0-9]{1,6}", number):
+        raise Mistaken(f"--limit {agent.shown(text)}: NAME=N, with one of {', '.join(agent.Limits._fields)}")
+    return name, int(number)
+
+
+def worst_requests(recording: Recording) -> int:
+    """How often the trials of a plan could ask the model."""
+    calls = recording.manifest["limits"]["model_calls"]
+    return sum(calls if trial.mode == "agent" else 1 for trial in plan_of(recording))
+
+
+def budgeted(recording: Recording, options: argparse.Namespace) -> Recording:
+    """The recording with the allowance and the budgets that the flags set; raises Mistaken."""
+    manifest, budget = recording.manifest, recording.manifest["budget"]
+    cap = manifest["batch_request_cap"] if options.max_requests is None else options.max_requests
+    if not 1 <= cap <= MOST_REQUESTS:
+        raise Mistaken(f"{agent.Reason.INVALID_REQUEST_ALLOWANCE}: {cap}; a run may make 1 to {MOST_REQUESTS} requests")
+    manifest["batch_request_cap"] = cap
+    if options.price is not None:
+        prices = options.price.split(",")
+        if len(prices) != 2 or not all(re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", at) and float(at) > 0 for at in prices):
+            raise Mistaken(f"--price {agent.shown(options.price)}: INPUT,OUTPUT above 0, money per million tokens")
+        budget["prices"] = [float(price) for price in prices]
+    for name, value in (("tokens", options.token_budget), ("cost", options.cost_budget)):
+        if value is not None:
+            if not 0 < value < 1e12:
+                raise Mistaken(f"--{'token' if name == 'tokens' else 'cost'}-budget {value}: a number above 0")
+            budget[name] = value
+    if "cost" in budget and "prices" not in budget:
+        raise Mistaken("--cost-budget needs --price INPUT,OUTPUT: without prices it would stop nothing")
+    return recording
+
+
+def resumable(options: argparse.Namespace) -> tuple[str, Recording]:
+    """The folder and the recording of a run that can go on; raises Mistaken where it cannot, or its inputs changed."""
+    folder = find_recording(options.resume)
+    recording = open_recording(folder)
+    if recording.report and not options.retry_faults:
+        raise Mistaken(f"recording {recording.name} is finished; --retry-faults runs its unmeasured trials again")
+    odd = [f"{trial} exchange {at} {odd}" for trial, odds in recording.exchanges.oddities.items() for at, odd in odds]
+    why = [*(f"{name} changed since" for name in recording.changed), *recording.edits, *odd]
+    if recording.manifest["endpoint"] != endpoint(recording.manifest["model"]):
+        why.append(f"it was made at {recording.manifest['endpoint']}, and GOOGLE_GEMINI_BASE_URL is another now")
+    if why:
+        raise Mistaken(f"recording {recording.name} cannot go on: {'; '.join(why)}")
+    return folder, budgeted(recording, options)
+
+
+def plan_rows(folder: str, recording: Recording, options: argparse.Namespace) -> Iterator[tuple[str, str]]:
+    """What a run will do and what it could use at worst, a name and a value a line."""
+    manifest, allowance = recording.manifest, allowance_of(recording.manifest)
+    cap, one, output = manifest["batch_request_cap"], provider.REQUEST_BYTES, allowance.output
+    yield from ((name, str(manifest[name])) for name in ("model", "endpoint"))
+    yield "settings", agent.compact(manifest["config"])
+    yield from ((name, ", ".join(manifest[name])) for name in ("cases", "modes"))
+    yield "trials", f"{len(plan_of(recording))}, {manifest['repeats']} repeats, {manifest['candidates']} candidates a search"
+    yield "limits", agent.compact(manifest["limits"])
+    yield "requests", f"at most {cap} in all, resumes included; the trials could ask {worst_requests(recording)} times"
+    yield "a request", f"at most {one} bytes and {output} output tokens: {one + output} tokens at worst"
+    yield "at worst", f"{cap} requests, {cap * one} request bytes, {cap * output} output tokens"
+    money = f"{allowance.worst(one, cap)[2]:.2f} at worst" if "prices" in manifest["budget"] else "not known: give --price"
+    yield "money", money
+    yield "budgets", ", ".join(f"{name} {value}" for name, value in manifest["budget"].items()) or "none"
+    yield "recording", shown_path(folder)
+    try:
+        yield "key", f"{provider.find_key(os.environ)[0]} is set"
+    except agent.Mistake as error:
+        yield "key", error.detail
+    if options.resume:
+        yield from progress_rows(recording)
+
+
+def progress_rows(recording: Recording) -> Iterator[tuple[str, str]]:
+    """What is done of a run, what is missing, and what is in doubt."""
+    index = open_index(recording.snapshot)
+    played = list(replay(recording, plan_of(recording), index))
+    index.close()
+    missing = [at.trial.id for at in played if at.sending.missing]
+    faults = [at.trial.id for at in played if at.json["checks"]["outcome"] == "not_measured" and not at.sending.missing]
+    yield "done", f"{len(played) - len(missing)} of {len(played)} trials, {requests_of(recording)} requests"
+    yield "missing", ", ".join(missing) or "none"
+    yield "in doubt", ", ".join(in_doubt(recording)) or "none"
+    yield "faults", ", ".join(faults) or "none"
+
+
+def in_doubt(recording: Recording) -> list[str]:
+    """The requests that were sent, and may have been paid, with no reply recorded."""
+    return [f"{trial} exchange {number}" for trial, saved in recording.exchanges.trials.items()
+            for number, exchange in saved.items() if exchange.outcome is None]
+
+
+def requests_of(recording: Recording) -> int:
+    """How many requests a recording holds, second attempts included."""
+    return sum(exchange.attempts for trial in recording.exchanges.trials.values() for exchange in trial.values())
+
+
+def write_file(path: str, document: Any) -> None:
+    """Put JSON, or a text, into a file as a whole or not at all; raises OSError."""
+    text = document if isinstance(document, str) else json.dumps(document, ensure_ascii=False, indent=1) + "\n"
+    part = f"{path}.{os.getpid()}.part"
+    try:
+        with open(part, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    finally:
+        if os.path.lexists(part):
+            os.remove(part)
+
+
+def create_recording(folder: str, recording: Recording) -> None:
+    """The folder of a new run, with its inputs and its plan; raises Mistaken."""
+    try:
+        os.makedirs(RECORDINGS, exist_ok=True)
+        os.mkdir(folder)
+        for name, document in {**recording.documents, "manifest.json": recording.manifest}.items():
+            write_file(os.path.join(folder, name), document)
+    except OSError as error:
+        raise Mistaken(f"{shown_path(folder)}: {error.strerror or error}; nothing was sent") from None
+
+
+def execute(folder: str, options: argparse.Namespace) -> int:
+    """Make a run, or what is left of it, and write its report; the exit code says whether it came to its end."""
+    import signal
+
+    def terminate(*_: Any) -> NoReturn:
+        raise Terminated
+
+    before, played = signal.signal(signal.SIGTERM, terminate), list[Played]()
+    try:
+        journal = provider.Journal(folder)
+    except OSError as error:
+        raise Mistaken(f"{shown_path(folder)}: {error.strerror or error}") from None
+    try:
+        return carry_out(folder, journal, options, played)
+    except (tools.Stopped, OSError, KeyboardInterrupt) as error:
+        why = "interrupted" if isinstance(error, KeyboardInterrupt) else f"stopped: {error}"
+        go_on = f"python3 run.py --live --resume {os.path.basename(folder)} --execute-approved"
+        complain(f"{why}; {len(played)} trials are done and kept; go on with: {go_on}")
+        return TERMINATED if isinstance(error, Terminated) else INTERRUPTED if why == "interrupted" else STOPPED
+    finally:
+        journal.close()
+        signal.signal(signal.SIGTERM, before)
+
+
+def carry_out(folder: str, journal: provider.Journal, options: argparse.Namespace, played: list[Played]) -> int:
+    """The run itself, under its lock; fills `played` and writes the report."""
+    recording = budgeted(open_recording(folder), options)  # read anew: it is ours only now
+    if recording.report:
+        os.remove(os.path.join(folder, "SHA256SUMS"))
+        old = next(name for at in range(1, 1000) if not os.path.lexists(name := os.path.join(folder, f"report-{at}.json")))
+        os.rename(os.path.join(folder, "report.json"), old)
+    journal.keep(recording.exchanges.whole_bytes)
+    run, index = Run(recording, journal, options), open_index(recording.snapshot)
+    try:
+        for at in run.trials(index):
+            played.append(at)
+    finally:
+        index.close()
+    finished = open_recording(folder)
+    report = report_json(finished, played, [], DONE) | {
+        "execution_mode": finished.manifest["execution_mode"], "actual_api_requests": run.made, "replay": None,
+        "in_doubt": in_doubt(finished), "cost": cost_of(finished, run.allowance)}
+    write_file(os.path.join(folder, "report.json"), report)
+    seal(folder)
+    print_table(played)
+    print_summary(played)
+    measured = sum(at.json["checks"]["outcome"] != "not_measured" for at in played)
+    retry = "" if measured == len(played) else f"; python3 run.py --live --resume {finished.name} --retry-faults tries the others"
+    say(f"{measured} of {len(played)} measured | {run.made} live requests | {shown_path(folder)}{retry}")
+    return DONE
+
+
+def cost_of(recording: Recording, allowance: tools.Allowance) -> dict[str, Any]:
+    """The money a run took, as far as prices were given."""
+    if "prices" not in recording.manifest["budget"]:
+        return {"currency_cost": None, "note": "No prices were given; token usage stands with each trial."}
+    return {"currency_cost": round(allowance.used[2], 6), "note": "By the prices given; unknown use counts at its worst."}
+
+
+def seal(folder: str) -> None:
+    """Write SHA256SUMS over the files of a finished recording."""
+    names = sorted(name for name in os.listdir(folder) if name.endswith((".json", ".jsonl")))
+    sums = [f"{hashlib.sha256(read_bytes(os.path.join(folder, name))).hexdigest()}  {name}\n" for name in names]
+    write_file(os.path.join(folder, "SHA256SUMS"), "".join(sums))
 
 
 # === The commands =====================================================================================================
@@ -613,7 +990,7 @@ def command(argv: list[str]) -> int:
         if argv[0] not in WORDS:
             raise Mistaken(f"no word {agent.shown(argv[0])}; there are {', '.join(WORDS)}, or none to replay")
         return WORDS[argv[0]][0](argv[1:])
-    return replay_command(argv)
+    return live_command(argv) if "--live" in argv else replay_command(argv)
 
 
 if __name__ == "__main__":

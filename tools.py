@@ -1,16 +1,19 @@
-"""tools acts: the two tools a model may propose, search and read, over one version; and says in words what was done.
+"""tools acts: search and read over one version, and the sending of a live trial; and it says in words what was done.
 
-It never decides whether a tool may be used (agent does), never changes a passage and never prints. What a search hands
-out are handles with receipts; what no longer matches its receipt is never handed on. Read in this order: the tools -
-in words.
+It never decides whether a tool may be used (agent does), never changes a passage, opens no network and never prints.
+What a search hands out are handles with receipts; what no longer matches its receipt is never handed on. Read in this
+order: the tools - live sending - in words.
 """
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import agent
 import retrieval
+
+CALL_SECONDS = 45  # the longest that one exchange may take
 
 # === The tools ========================================================================================================
 
@@ -82,6 +85,96 @@ def _plain(text: str) -> str:
     text = re.sub("[\u2010-\u2015\u2212]", "-", text)
     kept = (char for char in text if unicodedata.category(char) not in ("Cf", "Mn"))
     return " ".join("".join(kept).split())
+
+
+# === Live sending =====================================================================================================
+
+
+class Stopped(Exception):
+    """A live run that ended before its trials did, and why; what was recorded is kept."""
+
+
+class Allowance:
+    """What a whole run may still use: requests, and tokens and money where a budget is set.
+
+    A request is held against the worst it could use: a token a byte, and all its output tokens. The same is taken down
+    where the service did not say what was used. Prices are money per million input and output tokens.
+    """
+
+    def __init__(self, requests: int, output_tokens: int, budget: Mapping[str, Any]) -> None:
+        self.limits = (requests, budget.get("tokens"), budget.get("cost"))
+        self.output, self.prices = output_tokens, budget.get("prices", (0, 0))
+        self.used: list[float] = [0, 0, 0]
+
+    def _use(self, requests: int, prompt: int, output: int) -> list[float]:
+        return [requests, prompt + output, (prompt * self.prices[0] + output * self.prices[1]) / 1e6]
+
+    def worst(self, size: int, requests: int = 1) -> list[float]:
+        """What requests of `size` bytes could use at most: requests, tokens, money."""
+        return self._use(requests, size * requests, self.output * requests)
+
+    def check(self, size: int) -> None:
+        """Raises agent.Fault when a request of `size` bytes could use more than is left."""
+        for reason, limit, used, more in zip(agent.BUDGETS, self.limits, self.used, self.worst(size), strict=True):
+            if limit is not None and used + more > limit:
+                raise agent.Fault(reason, f"{used:g} of {limit:g} are used; the next request could take {more:g}")
+
+    def count(self, size: int, usage: Mapping[str, Any] | None) -> None:
+        """Take down a request of `size` bytes and the usage that the service told, if it did."""
+        told = {"thoughtsTokenCount": 0, **(usage or {})}
+        counts = [told.get(f"{name}TokenCount") for name in ("prompt", "candidates", "thoughts")]
+        known = all(type(count) is int and count >= 0 for count in counts)
+        use = self._use(1, counts[0] or 0, sum(count or 0 for count in counts[1:])) if known else self.worst(size)
+        self.used = [had + more for had, more in zip(self.used, use, strict=True)]
+
+
+class Live:
+    """The sending of a live trial: a recorded request is answered from the recording, any other by the service.
+
+    `write` appends to the journal, `post` sends (body, seconds) and returns an event's fields, `again` says why a
+    recorded outcome is to be sent once more (or nothing), `now` is a clock; `seconds` are the trial's.
+    """
+
+    def __init__(
+        self, trial: str, saved: Mapping[int, Any], replay: Callable[[Any, float], dict[str, Any]], allowance: Allowance,
+        write: Callable[[dict[str, Any]], None], post: Callable[[bytes, float], dict[str, Any]],
+        again: Callable[[dict[str, Any] | None], str], now: Callable[[], float], seconds: float,
+    ) -> None:
+        self._trial, self._saved, self._replay, self._allowance = trial, saved, replay, allowance
+        self._write, self._post, self._again, self._now, self._seconds = write, post, again, now, seconds
+        kept = [at.outcome["elapsed"] for at in saved.values() if at.outcome and not again(at.outcome)]
+        self._began = now() - max((elapsed or 0.0 for elapsed in kept), default=0.0)
+        self.sent = 0
+
+    def send(self, request: Any, seconds: float) -> dict[str, Any]:
+        """The event that came, journalled before it is used; raises agent.Fault, or Stopped where the disk fails."""
+        saved = self._saved.get(request.number)
+        again = self._again(saved.outcome) if saved else ""
+        if saved and not again:
+            return self._replay(request, seconds)
+        body = agent.compact(request.body).encode("utf-8")
+        self._allowance.check(len(body))
+        place = {"trial": self._trial, "exchange": request.number, "attempt": saved.attempts + 1 if saved else 1}
+        try:
+            if again:
+                self._write({"event": "retry", **place, "why": again})
+            self._write({"event": "request", **place, "sha256": request.sha256, "request": request.body})
+            self.sent += 1
+            event = self._sent(place, body)
+            self._write(event)
+        except OSError as error:
+            raise Stopped(f"exchanges.jsonl cannot be written: {error.strerror or error}") from None
+        response = event.get("response", {})
+        self._allowance.count(len(body), response.get("usageMetadata") if isinstance(response, dict) else None)
+        return event
+
+    def _sent(self, place: dict[str, Any], body: bytes) -> dict[str, Any]:
+        left = self._seconds - (self._now() - self._began)
+        fields = self._post(body, min(CALL_SECONDS, left))
+        if fields.get("kind") == "timeout" and left <= CALL_SECONDS:
+            fields["kind"] = str(agent.Reason.DEADLINE)
+        elapsed = round(self._now() - self._began, 3)
+        return {"event": "error" if "kind" in fields else "response", **place, "elapsed": elapsed, **fields}
 
 
 # === In words =========================================================================================================

@@ -51,6 +51,7 @@ def _manifest(report: dict[str, Any], hashes: dict[str, str]) -> dict[str, Any]:
         "cases": list(dict.fromkeys(trial["case_id"] for trial in trials)),
         "hashes": hashes,
         "environment": report["environment"],
+        "budget": {},
     }
 
 

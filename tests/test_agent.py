@@ -279,7 +279,8 @@ class Admission(World):
 
     def test_every_reason_that_can_end_a_trial_ends_one(self) -> None:
         told_before = {  # by Mistake: no trial runs; see Tasks
-            Reason.INVALID_LIMITS, Reason.INVALID_QUESTION, Reason.INVALID_VERSION, Reason.INVALID_MODE}
+            Reason.INVALID_LIMITS, Reason.INVALID_QUESTION, Reason.INVALID_VERSION, Reason.INVALID_MODE,
+            Reason.MISSING_API_KEY, Reason.INVALID_REQUEST_ALLOWANCE}
         told_beside = {Reason.REPLAY_UNUSED_EXCHANGES}  # by the replay, about a trial that has ended
         reached = {self.run_patched(patch).result()["reason"] for row in LADDER for patch in row.violations}
         from_a_sending = {reason for reason in Reason if reason.status} - reached

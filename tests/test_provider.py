@@ -20,7 +20,8 @@ import provider
 import retrieval
 import tools
 from agent import Fault, Reason
-from provider import ABSENT, canonical, fingerprint, first_difference, heard, load_exchanges
+from evaluate import ABSENT, first_difference
+from provider import canonical, fingerprint, heard, load_exchanges
 from tests.support import ROOT, environment
 
 REPLY = '{"action":"stop","assessment":"The expiry is missing.","query":"","source_id":"","answer":"","citations":[]}'
@@ -223,7 +224,7 @@ class Heard(unittest.TestCase):
             with self.subTest(name):
                 fault = self.fault(event)
                 self.assertEqual(fault.reason, Reason.UNFINISHED_MODEL_REPLY)
-                self.assertEqual(fault.detail, "the body is not one JSON object")
+                self.assertRegex(fault.detail, "^HTTP 200, and the body is not one JSON object but ")
 
     def test_a_status_other_than_200_is_a_fault_of_http_whatever_the_body_says(self) -> None:
         for status in (201, 204, 206, 302, 400, 429, 500, 503, 0, -200):
@@ -710,18 +711,19 @@ class Asking(unittest.TestCase):
         ):
             with self.subTest(name):
                 tape, sending = self.replayed(exchanges)
-                self.assertEqual((sending.exact, sending.differing, sending.missing), counts)
+                self.assertEqual((sending.exact, bool(sending.differed), sending.missing), counts)
                 self.assertEqual(sending.unused, unused)
                 self.assertEqual((tape[-1].reason, tape.usage()["model_calls"]), (reason, calls))
-                self.assertEqual(sending.exact + sending.differing + len(sending.unused), len(exchanges))
+                self.assertEqual(sending.exact + bool(sending.differed) + len(sending.unused), len(exchanges))
 
     def test_a_difference_is_told_by_its_place_and_both_sides(self) -> None:
         saved = self.recorded()
         request = copy.deepcopy(saved[2].request)
         request["generationConfig"]["temperature"] = False
-        tape, _ = self.replayed(saved | {2: saved[2]._replace(request=request, sha256=fingerprint(request))})
-        detail = "the request differs at generationConfig.temperature: recorded false, now 0"
-        self.assertEqual(tape[-1].detail, detail)
+        tape, sending = self.replayed(saved | {2: saved[2]._replace(request=request, sha256=fingerprint(request))})
+        self.assertEqual(tape[-1].detail, "exchange 2 is not the recorded request")
+        assert sending.differed
+        self.assertEqual(first_difference(*sending.differed), ("generationConfig.temperature", "false", "0"))
 
 
 # --- Recorded exchanges -------------------------------------------------------------------------
