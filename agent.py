@@ -73,7 +73,7 @@ class Fault(Exception):
     """The one exception at the ports: a tool or the model could not do its part; `kind` is a transport fault's."""
 
     def __init__(self, reason: Reason, detail: str, kind: str = "") -> None:
-        super().__init__(detail)
+        super().__init__(f"{reason}: {detail}")
         self.reason, self.detail, self.kind = reason, detail, kind
 
 
@@ -141,7 +141,7 @@ def load_json(text: str | bytes) -> Any:
         if "\\u" in text or not text.isascii():
             compact(value).encode("utf-8")  # fails on half a surrogate pair
     except (ValueError, RecursionError) as error:
-        raise NotJson(str(error)) from None
+        raise NotJson(f"nested deeper than {DEPTH}" if isinstance(error, RecursionError) else str(error)) from None
     return value
 
 
@@ -467,7 +467,7 @@ def _heard(tape: Tape, reply: str, tools: Tools) -> Iterator[Fact]:
     try:
         decision = load_json(reply)
     except NotJson as error:
-        yield refused(Reason.INVALID_DECISION, f"not one JSON object: {error}")
+        yield refused(Reason.INVALID_DECISION, f"not one JSON object ({error}): {shown(reply)}")
         return
     yield from wrong(decision, tools.terms)
     yield Fact("replied", decision=decision)

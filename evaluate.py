@@ -9,7 +9,8 @@ it is handed parsed JSON, and derives again whatever can be derived. Read in thi
     Results     summarize: the five outcomes per path; Seen: what a result shows, whatever it claims
     Findings    each fact that speaks against a trial
     The judge   grade
-    Sameness    first_difference: where two results, or two requests, are not the same
+    Sameness    first_difference, unlike_report: where two results, or two requests, are not the same
+    The report  report: graded trials and what is known of their run, as one JSON object
 
 A pattern is searched for (`re.search`) anywhere in the answer, and case does not matter: that is Python's simple
 folding, so `straße` does not match `STRASSE`. `$` also holds before one final line end, and `\\d` matches digits of
@@ -244,11 +245,14 @@ def _weaknesses(pattern: re.Pattern[str], required: bool, question: str, texts: 
         return  # a group repeated without a bound may never end on a text
     literals = [match[0] for match in map(pattern.search, re.split(r"\{[^}]*\}|[][()|~^$.?*+]", plain)) if match]
     said = [match[0] for match in map(pattern.search, texts) if match]
-    if any((hit[:1].isdigit() and pattern.search("1" + hit)) or (hit[-1:].isdigit() and pattern.search(hit + "0"))
-           for hit in literals + said):
-        yield r"bare number: 45 also matches in 1450; guard it as in (?<!\d)45(?!\d)"
-    if any(hit[:1].isalpha() and pattern.search("x" + hit) for hit in literals):
-        yield r"begins inside a word: correct also matches in incorrect; begin it with \b"
+    for hit in literals + said:
+        if (hit[:1].isdigit() and pattern.search("1" + hit)) or (hit[-1:].isdigit() and pattern.search(hit + "0")):
+            yield rf"bare number: it also finds '{hit}' inside a longer number; guard it as in (?<!\d)45(?!\d)"
+            break
+    for hit in literals:
+        if hit[:1].isalpha() and pattern.search("x" + hit):
+            yield rf"begins inside a word: it also finds '{hit}' at the end of a longer word; begin it with \b"
+            break
     if not required and said:
         yield "forbids what one of the case's own sources says"
     if required and texts and not said:
@@ -435,3 +439,35 @@ def first_difference(old: Any, new: Any, path: str = "") -> tuple[str, str, str]
 def _brief(value: Any) -> str:
     text = json.dumps(value)
     return text if len(text) <= 80 else f"{text[:60]}... ({len(text)} characters)"
+
+
+def unlike_report(trial: Mapping[str, Any], reported: Mapping[str, Any] | None) -> tuple[int | None, str] | None:
+    """Where a trial is not what a report has of it: the number of the exchange, if it is one's, and a line."""
+    if reported is None:
+        return None, "the report does not have this trial"
+    compared = ("result", "checks", "provider_usage", "elapsed_seconds")
+    old, new = ({name: at.get(name) for name in compared} for at in (reported, trial))
+    for side in (old, new):  # `scope` is a sentence of the run it was written in; the reason tells more than the status
+        side["checks"] = {name: value for name, value in _as(dict, side["checks"]).items() if name != "scope"}
+        side["result"] = {"reason": None, **_as(dict, side["result"])}
+    found = first_difference(old, new)
+    if found is None:
+        return None
+    where, before, now = found
+    number = re.match(r"(?:result\.decisions|provider_usage)\[(\d+)\]", where)
+    detail = f" ({trial['detail']})" if trial["result"]["status"] == "failed" else ""
+    return int(number[1]) + 1 if number else None, f"the report has {before} at {where}, and the replay {now}{detail}"
+
+
+# === The report =======================================================================================================
+REPORT = (
+    "execution_mode", "recording", "provenance", "model", "config", "endpoint", "batch_request_cap", "limits",
+    "cases_sha256", "snapshot_sha256", "summary", "replay", "trials", "recorded_at", "actual_api_requests",
+    "recorded_api_requests", "source_sha256", "environment", "cost",
+)
+
+
+def report(trials: list[dict[str, Any]], known: Mapping[str, Any]) -> dict[str, Any]:
+    """A report over graded trials: what is `known` of their run, in the order of REPORT, and their summary."""
+    parts = {**known, "trials": trials, "summary": summarize(trials)}
+    return {name: parts[name] for name in REPORT} | {name: parts[name] for name in ("in_doubt",) if name in parts}

@@ -217,7 +217,7 @@ class Index:
         """
         if version not in self._ranges:
             raise ValueError(f"no passage of version {version}; there are {', '.join(self.versions)}")
-        if not 1 <= limit <= MOST_RESULTS:
+        if type(limit) is not int or not 1 <= limit <= MOST_RESULTS:
             raise ValueError(f"the number of results is {limit}; it can be 1 to {MOST_RESULTS}")
         terms = dict.fromkeys(self.terms(query))
         if not terms:

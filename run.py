@@ -11,6 +11,8 @@ if sys.version_info < (3, 11):
     sys.exit(2)
 
 import argparse
+import contextlib
+import functools
 import gc
 import hashlib
 import io
@@ -27,7 +29,7 @@ import provider
 import retrieval
 import tools
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+HERE = os.path.dirname(os.path.realpath(__file__))
 RECORDINGS, CASES, SNAPSHOT = (os.path.join(HERE, name) for name in ("recordings", "cases.json", "snapshot.json"))
 Loaded = TypeVar("Loaded")
 DONE, DIFFERS, MISTAKEN, STOPPED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
@@ -36,14 +38,17 @@ DONE, DIFFERS, MISTAKEN, STOPPED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
 class Mistaken(Exception):
     """A command, a file or a machine that nothing can be run with: one line a fault, exit code 2."""
 
-    def __init__(self, *lines: str) -> None:
+    def __init__(self, *lines: str, reason: str = "") -> None:
         super().__init__("; ".join(lines))
-        self.lines = lines
+        self.lines, self.reason = lines, reason
+
+
+def mistaken(error: Exception, before: str = "") -> Mistaken:
+    """What a room refuses, as a person's mistake, with the named reason where it has one."""
+    return Mistaken(f"{before}{error}", reason=str(getattr(error, "reason", "")))
 
 
 # === Reading what people give =========================================================================================
-
-
 def read_bytes(path: str) -> bytes:
     """A whole file; raises Mistaken."""
     try:
@@ -81,8 +86,6 @@ def load(path: str, parse: Callable[[Any], Loaded]) -> tuple[Any, Loaded]:
 
 
 # === Recordings =======================================================================================================
-
-
 class Planned(NamedTuple):
     """One trial of a plan."""
 
@@ -111,6 +114,17 @@ class Recording(NamedTuple):
         """The inputs of a request that are not what they were when it was recorded."""
         return [name for name, value in self.hashes.items() if self.manifest["hashes"].get(name) != value]
 
+    @property
+    def requests(self) -> int:
+        """How many requests were sent, second attempts included."""
+        return sum(exchange.attempts for trial in self.exchanges.trials.values() for exchange in trial.values())
+
+    @property
+    def in_doubt(self) -> list[str]:
+        """The requests that were sent, and may have been paid, with no reply recorded."""
+        trials = self.exchanges.trials.items()
+        return [f"{name} exchange {at}" for name, saved in trials for at, one in saved.items() if one.outcome is None]
+
 
 def open_recording(name: str) -> Recording:
     """The recording of that name or path; raises Mistaken when it cannot be replayed at all."""
@@ -119,15 +133,21 @@ def open_recording(name: str) -> Recording:
     manifest = read_manifest(os.path.join(folder, "manifest.json"))
     given, cases = load(files.get("cases.json", CASES), evaluate.load_cases)
     frozen, snapshot = load(files.get("snapshot.json", SNAPSHOT), retrieval.load_snapshot)
-    report = read_report(files["report.json"]) if "report.json" in files else None
+    report: Any = read_json(files["report.json"]) if "report.json" in files else {"trials": []}
+    trials = report.get("trials") if isinstance(report, dict) else None
+    if not isinstance(trials, list) or not all(isinstance(at, dict) and isinstance(at.get("id"), str) for at in trials):
+        raise Mistaken(f"{shown_path(files['report.json'])}: not a report: it has no list of trials with ids")
     path = os.path.join(folder, "exchanges.jsonl")
     try:
-        exchanges = provider.load_exchanges(read_bytes(path), finished=report is not None)
+        exchanges = provider.load_exchanges(read_bytes(path), finished="report.json" in files)
     except provider.DamagedRecording as error:
         raise Mistaken(f"{shown_path(path)}, {error}; the recording is damaged: restore the file") from None
     hashes = input_hashes(given, frozen, manifest["config"])
-    edits = list(broken_seals(files))
+    sums = read_bytes(files["SHA256SUMS"]).decode("utf-8", "replace") if "SHA256SUMS" in files else None
+    digests = {name: sha256_of(path) for name, path in files.items() if os.path.isfile(path)}
+    edits = list(tools.broken_seals(sums, digests))
     documents = {"cases.json": given, "snapshot.json": frozen}
+    report = report if "report.json" in files else None
     return Recording(os.path.basename(folder), manifest, cases, snapshot, hashes, exchanges, report, edits, documents)
 
 
@@ -148,61 +168,19 @@ def input_hashes(cases: Any, snapshot: Any, config: Any) -> dict[str, str]:
     return {name: provider.fingerprint(value) for name, value in {**inputs, "snapshot": snapshot}.items()}
 
 
-MANIFEST: dict[str, type] = {
-    "format": int, "execution_mode": str, "provenance": str, "recorded_at": str, "model": str, "endpoint": str,
-    "config": dict, "limits": dict, "batch_request_cap": int, "candidates": int, "repeats": int, "modes": list,
-    "cases": list, "hashes": dict, "environment": dict, "budget": dict,
-}
-
-
 def read_manifest(path: str) -> dict[str, Any]:
     """A manifest, checked field by field; raises Mistaken."""
     manifest: dict[str, Any] = read_json(path)
     try:
-        check_manifest(manifest)
+        tools.check_manifest(manifest)
     except (ValueError, TypeError, agent.Mistake) as error:
-        raise Mistaken(f"{shown_path(path)}: {error}") from None
+        raise mistaken(error, f"{shown_path(path)}: ") from None
     return manifest
 
 
-def check_manifest(manifest: dict[str, Any]) -> None:
-    """Raises ValueError, TypeError or agent.Mistake for a plan that cannot be carried out."""
-    for fault in agent.misfit("manifest", manifest, MANIFEST):
-        raise ValueError(fault)
-    if manifest["format"] != 1 or not 1 <= manifest["repeats"] <= 100 or not manifest["modes"]:
-        raise ValueError("format is to be 1, repeats 1 to 100, and modes not empty")
-    if not all(isinstance(name, str) for name in manifest["cases"]):
-        raise ValueError("cases is not a list of ids")
-    for name in ("cases", "modes"):
-        if len(set(map(str, manifest[name]))) < len(manifest[name]):
-            raise ValueError(f"{name} names one twice")
-    for mode in manifest["modes"]:
-        agent.checked(agent.Task("?", "1", mode, agent.Limits(**manifest["limits"]), manifest["candidates"]))
-
-
-def read_report(path: str) -> dict[str, Any]:
-    """A graded report, checked as far as a comparison needs it; raises Mistaken."""
-    report = read_json(path)
-    trials = report.get("trials") if isinstance(report, dict) else None
-    if not isinstance(trials, list) or not all(isinstance(at, dict) and isinstance(at.get("id"), str) for at in trials):
-        raise Mistaken(f"{shown_path(path)}: not a report: it has no list of trials with ids")
-    return dict(report)
-
-
-def broken_seals(files: dict[str, str]) -> Iterator[str]:
-    """What is not as SHA256SUMS says. A report that is gone is no edit: then the trials stand by themselves."""
-    if "SHA256SUMS" not in files:
-        yield from ["SHA256SUMS is missing: whether a file was edited cannot be told"] if "report.json" in files else []
-        return
-    unsealed = {"manifest.json", "cases.json", "snapshot.json", "exchanges.jsonl", "report.json"} & set(files)
-    for line in read_bytes(files["SHA256SUMS"]).decode("utf-8", "replace").splitlines():
-        digest, _, name = line.partition("  ")
-        unsealed.discard(name)
-        if name in files and hashlib.sha256(read_bytes(files[name])).hexdigest() != digest:
-            yield f"{name} was edited after the run: it is not what SHA256SUMS says"
-        elif name not in files and name != "report.json":
-            yield f"{name or line} is named in SHA256SUMS and is not there"
-    yield from (f"{name} is not named in SHA256SUMS" for name in sorted(unsealed))
+def sha256_of(path: str) -> str:
+    """The SHA-256 of a file, in hex; raises Mistaken."""
+    return hashlib.sha256(read_bytes(path)).hexdigest()
 
 
 def plan_of(recording: Recording) -> list[Planned]:
@@ -219,8 +197,6 @@ def plan_of(recording: Recording) -> list[Planned]:
 
 
 # === Replaying ========================================================================================================
-
-
 class Problem(NamedTuple):
     """Something that does not hold between a replay and its recording: one line for people, and where it is."""
 
@@ -247,6 +223,8 @@ def replay(recording: Recording, chosen: list[Planned], index: retrieval.Index) 
         sending = provider.Replay(recording.exchanges.trials.get(trial.id, {}))
         tape, model = run_trial(trial, recording, index, sending.send)
         part = trial_json(trial, tape, model, recording.snapshot)
+        if recording.report is None and sending.missing and not (sending.exact or sending.unused):
+            continue  # a run in progress that had not come to it
         problems = list(disagreements(trial.id, tape, sending, recording))
         if recording.report and not problems:
             problems += differences(part, reported.get(trial.id))
@@ -289,6 +267,7 @@ def trial_json(
 
 def disagreements(trial: str, tape: agent.Tape, sending: provider.Replay, recording: Recording) -> Iterator[Problem]:
     """What does not hold between a trial and its recorded exchanges."""
+    doubted = recording.report is None or recording.report.get("in_doubt")
     for number, odd in recording.exchanges.oddities.get(trial, []):
         yield Problem(f"{trial}: exchange {number} {odd}", trial, number)
     end, asked = tape[-1], sending.exact + bool(sending.differed) + sending.missing
@@ -299,6 +278,8 @@ def disagreements(trial: str, tape: agent.Tape, sending: provider.Replay, record
         yield Problem(line, trial, asked, end.reason)
     elif sending.missing and not (recording.report is None and not sending.unused):
         yield Problem(f"{trial}: exchange {asked}: {end.detail}", trial, asked, end.reason)
+    elif end.reason is agent.Reason.REPLY_IN_DOUBT and not doubted:
+        yield Problem(f"{trial}: exchange {asked}: its reply is missing", trial, asked, end.reason)
     elif sending.unused:
         reason, first = agent.Reason.REPLAY_UNUSED_EXCHANGES, sending.unused[0]
         rest = "" if sending.unused == [first] else f" to {sending.unused[-1]}"
@@ -309,76 +290,43 @@ def disagreements(trial: str, tape: agent.Tape, sending: provider.Replay, record
 
 def differences(part: dict[str, Any], reported: dict[str, Any] | None) -> Iterator[Problem]:
     """Where a replayed trial is not what its report says."""
-    if reported is None:
-        yield Problem(f"{part['id']}: the report does not have this trial", part["id"])
-        return
-    compared = ("result", "checks", "provider_usage", "elapsed_seconds")
-    old, new = ({name: at.get(name) for name in compared} for at in (reported, part))
-    for side in (old, new):  # `scope` is a sentence of the run it was written in
-        if isinstance(side["checks"], dict):
-            side["checks"] = {name: value for name, value in side["checks"].items() if name != "scope"}
-    found = evaluate.first_difference(old, new)
+    found = evaluate.unlike_report(part, reported)
     if found:
-        where, before, now = found
-        of_exchange = where.startswith(("result.decisions[", "provider_usage["))
-        number = int(where.partition("[")[2].partition("]")[0]) + 1 if of_exchange else None
-        at = f"exchange {number}: " if number else ""
-        detail = f" ({part['detail']})" if part["result"]["status"] == "failed" else ""
-        line = f"{part['id']}: {at}the report has {before} at {where}, and the replay {now}{detail}"
-        yield Problem(line, part["id"], number)
+        number, line = found
+        yield Problem(f"{part['id']}: {f'exchange {number}: ' if number else ''}{line}", part["id"], number)
 
 
 # === The report =======================================================================================================
+SOURCES = ("run.py", "agent.py", "tools.py", "retrieval.py", "provider.py", "evaluate.py")
 
 
 def source_hashes() -> dict[str, str]:
     """The SHA-256 of each module of the kit."""
-    return {name: hashlib.sha256(read_bytes(os.path.join(HERE, name))).hexdigest() for name in SOURCES}
+    return {name: sha256_of(os.path.join(HERE, name)) for name in SOURCES}
 
 
-def report_json(recording: Recording, played: list[Played], problems: list[Problem], code: int) -> dict[str, Any]:
-    """A replay as one JSON object, of the shape that a recording's report.json has."""
-    manifest = recording.manifest
-    report = {
-        "execution_mode": "replay",
-        "recording": recording.name,
-        "provenance": manifest["provenance"],
-        "model": manifest["model"],
-        "config": manifest["config"],
-        "endpoint": manifest["endpoint"],
-        "batch_request_cap": manifest["batch_request_cap"],
-        "limits": manifest["limits"],
-        "cases_sha256": recording.hashes["cases"],
-        "snapshot_sha256": recording.hashes["snapshot"],
-        "summary": evaluate.summarize([at.json for at in played]),
-        "replay": counts(played),
-        "trials": [at.json for at in played],
-        "recorded_at": manifest["recorded_at"],
-        "actual_api_requests": 0,
-        "recorded_api_requests": requests_of(recording),
-        "source_sha256": source_hashes(),
-        "environment": environment(),
-        "cost": {"currency_cost": None, "note": "A replay costs nothing; no price is known for the recorded run."},
-    }
+def report_json(recording: Recording, played: list[Played], problems: list[Problem], **more: Any) -> dict[str, Any]:
+    """A replay, or with `more` a run, as one JSON object: what report.json is, and --json shows."""
+    report = evaluate.report([at.json for at in played], {
+        **recording.manifest, "execution_mode": "replay", "recording": recording.name, "replay": counts(played),
+        "cases_sha256": recording.hashes["cases"], "snapshot_sha256": recording.hashes["snapshot"],
+        "actual_api_requests": 0, "recorded_api_requests": recording.requests, "source_sha256": source_hashes(),
+        "environment": environment(), "cost": {"currency_cost": None, "note": "A replay costs nothing."}, **more,
+    })
     if problems:
-        report["error"] = {"code": code, "message": problems[0].line} | {
-            name: value for name, value in problems[0]._asdict().items() if name != "line" and value}
+        first = next((problem for problem in problems if problem.trial), problems[0])
+        place = {name: value for name, value in first._asdict().items() if name != "line" and value}
+        report["error"] = {"code": DIFFERS, "message": first.line, **place}
     return report
-
-
-SOURCES = ("run.py", "agent.py", "tools.py", "retrieval.py", "provider.py", "evaluate.py")
 
 
 def counts(played: list[Played]) -> dict[str, int]:
     """How many trials were replayed, and how their exchanges fared."""
-    sendings = [at.sending for at in played]
-    return {
-        "trials": len(played),
-        "exact": sum(sending.exact for sending in sendings),
-        "differing": sum(sending.differed is not None for sending in sendings),
-        "missing": sum(at.sending.missing for at in played if at.problems),
-        "unused": sum(len(sending.unused) for sending in sendings),
-    }
+    fared = {"trials": len(played), "exact": 0, "differing": 0, "missing": 0, "unused": 0}
+    for at in (played.sending for played in played):
+        each = (at.exact, int(at.differed is not None), at.missing, len(at.unused))
+        fared |= {name: fared[name] + more for name, more in zip(list(fared)[1:], each, strict=True)}
+    return fared
 
 
 def environment() -> dict[str, str]:
@@ -389,10 +337,6 @@ def environment() -> dict[str, str]:
 
 
 # === Words for people =================================================================================================
-
-COLOURS = {"pass": "32", "fail": "31", "incomplete": "33", "not_measured": "35", "ungraded": "36"}
-
-
 def say(text: str = "") -> None:
     """One line of results."""
     print(tools.visible(text))
@@ -401,82 +345,41 @@ def say(text: str = "") -> None:
 def columns() -> int:
     """How wide the text may be: the terminal, but no more than is easy to read."""
     try:
-        return max(40, min(os.get_terminal_size(sys.stdout.fileno()).columns, 100))
-    except (OSError, ValueError, AttributeError):
-        return 100
+        wide = int(os.environ.get("COLUMNS", "")) if "COLUMNS" in os.environ else os.get_terminal_size(1).columns
+    except (OSError, ValueError):
+        wide = 100
+    return max(40, min(wide, 100))
 
 
-def coloured() -> bool:
-    """Whether the results go to a terminal that shows colour."""
-    return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+def print_trials(played: list[Played]) -> None:
+    """The table of trials, and every count per path."""
+    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    trials = [at.json for at in played]
+    print(*tools.trial_lines(trials, colour), "", *tools.summary_lines(evaluate.summarize(trials)), sep="\n")
 
 
-def print_table(played: list[Played]) -> None:
-    """The trials, a line each."""
-    rows = [["case", "split", "repeat", "path", "sources read", "outcome", "reason", "calls", "tokens"]]
-    for at in played:
-        usage: list[Any] = [tokens.get("totalTokenCount") if tokens else None for tokens in at.json["provider_usage"]]
-        total = str(sum(usage)) if all(type(count) is int for count in usage) else "unknown"
-        sources, calls = ", ".join(at.tape.read()) or "-", str(at.tape.usage()["model_calls"])
-        rows.append([
-            at.trial.case.id, at.trial.case.split, str(at.trial.repeat), at.trial.mode, sources,
-            at.json["checks"]["outcome"], at.json["result"]["reason"], calls, total,
-        ])
-    for number, line in enumerate(tools.table(rows, numeric=(2, 7, 8))):
-        outcome = rows[number][5]
-        if coloured() and outcome in COLOURS:
-            before, _, after = line.rpartition(f" {outcome} ")
-            line = f"{before} \x1b[{COLOURS[outcome]}m{outcome}\x1b[0m {after}"
-        print(line)
-
-
-def print_summary(played: list[Played]) -> None:
-    """Every count, per path."""
-    for mode, outcomes in evaluate.summarize([at.json for at in played]).items():
-        listed = ", ".join(f"{count} {outcome.replace('_', ' ')}" for outcome, count in outcomes.items())
-        say(f"{mode}: {sum(outcomes.values())} trials: {listed}")
-
-
-def trace(played: Played) -> Iterator[str]:
-    """A trial as a story: each step, what was admitted, found and read, what is left, the answer and the grade."""
-    task, checks, wide = played.tape.task, played.json["checks"], columns()
-    yield f"== {played.trial.id} == {played.trial.case.split}, version {task.version}, {task.mode} path"
-    yield from tools.paragraphs("question", task.question, wide, 0)
-    for at in range(len(played.tape)):
-        yield from tools.step_lines(agent.Tape(played.tape[: at + 1]), wide)
+def print_trace(played: Played) -> None:
+    """A trial as a story, then its grade with its findings."""
+    checks, wide = played.json["checks"], columns()
+    print(*tools.story(played.trial.id, played.trial.case.split, played.tape, wide), sep="\n")
     outcome = getattr(evaluate.Outcome, checks["outcome"].upper())
-    yield from tools.paragraphs("grade", f"{outcome}: {outcome.sentence}", wide, 0)
+    print(*tools.paragraphs("grade", f"{outcome}: {outcome.sentence}", wide, 0), sep="\n")
     for finding in played.json["findings"]:
         named = getattr(evaluate.Finding, finding["finding"].upper())
-        both = f"expected {agent.compact(finding['expected'])}, found {agent.compact(finding['found'])}"
-        yield from tools.paragraphs(named, f"{named.sentence} {both}", wide)
-    yield ""
+        both = f"expected {agent.shown(finding['expected'])}, found {agent.shown(finding['found'])}"
+        print(*tools.paragraphs(named, f"{named.sentence} {both}", wide), sep="\n")
+    print()
 
 
 # === Live runs ========================================================================================================
-
-ENDPOINT = "https://generativelanguage.googleapis.com"
-MOST_REQUESTS = 200
-
-
-class Terminated(KeyboardInterrupt):
-    """SIGTERM: the same as Ctrl-C, with its own exit code."""
-
-
-def is_fault(event: dict[str, Any]) -> bool:
-    """Whether an event is no finished reply."""
-    try:
-        return not provider.heard(event)
-    except agent.Fault:
-        return True
-
-
 class Run:
     """A live run under way: its recording and journal, what the user allowed, and what it may still use."""
 
     def __init__(self, recording: Recording, journal: provider.Journal, options: argparse.Namespace) -> None:
         self.recording, self.journal, self.options, self.made = recording, journal, options, 0
-        self.key, self.allowance = provider.find_key(os.environ)[1], allowance_of(recording.manifest)
+        manifest, self.key = recording.manifest, provider.find_key(os.environ)[1]
+        limits = (manifest["batch_request_cap"], manifest["config"]["maxOutputTokens"], manifest["budget"])
+        self.allowance = tools.Allowance(*limits)
         for exchange in (at for trial in recording.exchanges.trials.values() for at in trial.values()):
             size = len(agent.compact(exchange.request).encode("utf-8"))
             for attempt in range(1, exchange.attempts + 1):
@@ -515,16 +418,15 @@ class Run:
         def again(outcome: dict[str, Any] | None) -> str:
             if outcome is None:
                 return "resend" if self.options.resend else ""
-            return "retry_faults" if self.options.retry_faults and is_fault(outcome) else ""
+            try:
+                provider.heard(outcome)
+            except agent.Fault:
+                return "retry_faults" if self.options.retry_faults else ""
+            return ""
 
         seconds = manifest["limits"]["seconds"]
         write, now = self.journal.write, time.monotonic
         return replay, tools.Live(trial, saved, replay.send, self.allowance, write, post, again, now, seconds)
-
-
-def allowance_of(manifest: dict[str, Any]) -> tools.Allowance:
-    """The allowance that a plan gives its run."""
-    return tools.Allowance(manifest["batch_request_cap"], manifest["config"]["maxOutputTokens"], manifest["budget"])
 
 
 def progress(line: str) -> None:
@@ -536,13 +438,17 @@ def progress(line: str) -> None:
 def live_command(argv: list[str]) -> int:
     """Show what a live run would do; with --execute-approved do it, or go on with one that ended early."""
     options = live_options(argv)
-    folder, recording = resumable(options) if options.resume else planned(options)
+    try:
+        folder, recording = resumable(options) if options.resume else planned(options)
+        if options.execute_approved:
+            provider.find_key(os.environ)
+    except (ValueError, TypeError, agent.Mistake) as error:
+        raise mistaken(error) from None
     for name, value in plan_rows(folder, recording, options):
         say(f"{name:12}  {value}")
     if not options.execute_approved:
         say("Nothing was sent. --execute-approved makes this run.")
         return DONE
-    provider.find_key(os.environ)
     if not options.resume:
         create_recording(folder, recording)
     return execute(folder, options)
@@ -551,23 +457,23 @@ def live_command(argv: list[str]) -> int:
 def live_options(argv: list[str]) -> argparse.Namespace:
     """The flags of a live run; raises Mistaken."""
     parser = Parser("run.py --live", "Show the plan of a live run; with --execute-approved, make it.")
-    for name, about in (
-        ("live", ""), ("execute-approved", "send requests, which cost money"),
-        ("resend", "with --resume: send again what may have been paid for already"),
-        ("retry-faults", "with --resume: run the trials again that a fault ended"),
-    ):
+    for name, about in {
+        "live": "", "execute-approved": "send requests, which cost money",
+        "resend": "with --resume: send again what may have been paid for already",
+        "retry-faults": "with --resume: run the trials again that a fault ended",
+    }.items():
         parser.add_argument(f"--{name}", action="store_true", help=about)
-    for name, about, default in (
-        ("resume", "go on with this run", None), ("name", "the recording's name", None), ("case", "only this case", None),
-        ("cases", "a cases file", CASES), ("snapshot", "a snapshot", SNAPSHOT), ("model", "", "gemini-3.8-flash"),
-        ("price", "INPUT,OUTPUT: money per million tokens", None),
-    ):
-        parser.add_argument(f"--{name}", default=default, help=about)
+    for name, default in {
+        "resume": None, "name": None, "case": None, "cases": CASES, "snapshot": SNAPSHOT, "model": "gemini-3.8-flash",
+        "price": None,
+    }.items():
+        parser.add_argument(f"--{name}", default=default)
     parser.add_argument("--mode", choices=("fixed", "agent"))
     parser.add_argument("--thinking", choices=("LOW", "MEDIUM", "HIGH", "MINIMAL", "off"), default="LOW")
-    for name, default_number in (
-        ("repeats", 2), ("candidates", 2), ("max-output-tokens", 4096), ("max-requests", None), ("token-budget", None)):
-        parser.add_argument(f"--{name}", metavar="N", type=int, default=default_number)
+    for name, number in {
+        "repeats": 2, "candidates": 2, "max-output-tokens": 4096, "max-requests": None, "token-budget": None,
+    }.items():
+        parser.add_argument(f"--{name}", metavar="N", type=int, default=number)
     for name in ("temperature", "cost-budget"):
         parser.add_argument(f"--{name}", metavar="X", type=float)
     parser.add_argument("--limit", metavar="NAME=N", action="append", default=[], help=", ".join(agent.Limits._fields))
@@ -585,79 +491,44 @@ def planned(options: argparse.Namespace) -> tuple[str, Recording]:
         raise Mistaken(f"no case {agent.shown(options.case)}; there are {', '.join(case.id for case in cases)}")
     temperature = {} if options.temperature is None else {"temperature": options.temperature}
     thinking = {} if options.thinking == "off" else {"thinkingConfig": {"thinkingLevel": options.thinking}}
-    config = {"maxOutputTokens": options.max_output_tokens, **temperature, **thinking, "responseMimeType": "application/json"}
+    config = {"maxOutputTokens": options.max_output_tokens, **temperature, **thinking}
+    config["responseMimeType"] = "application/json"
     model = options.model.removeprefix("models/")
     hashes = input_hashes(given, frozen, config)
     manifest = {
         "format": 1, "execution_mode": "live-Gemini-API", "provenance": "Recorded live, exchange by exchange.",
-        "recorded_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "model": model, "endpoint": endpoint(model),
-        "config": config, "limits": agent.Limits()._asdict() | dict(map(read_limit, options.limit)),
-        "batch_request_cap": MOST_REQUESTS, "budget": {}, "candidates": options.candidates, "repeats": options.repeats,
+        "recorded_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "model": model,
+        "endpoint": tools.endpoint(os.environ, model),
+        "config": config, "limits": agent.Limits()._asdict() | dict(map(tools.named_limit, options.limit)),
+        "batch_request_cap": tools.MOST_REQUESTS, "budget": {},
+        "candidates": options.candidates, "repeats": options.repeats,
         "modes": [mode for mode in ("fixed", "agent") if options.mode in (None, mode)],
         "cases": [case.id for case in cases if options.case in (None, case.id)],
         "hashes": {**hashes, "sources": provider.fingerprint(source_hashes())}, "environment": environment(),
     }
-    check_manifest(manifest)
+    tools.check_manifest(manifest)
     name = options.name or f"{manifest['recorded_at'].replace('-', '').replace(':', '')}-{model}"
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
-        raise Mistaken(f"--name {agent.shown(name)}: 1 to 100 letters, digits, '.', '_', '-', and none of these three first")
+        raise Mistaken(f"--name {agent.shown(name)}: 1 to 100 letters, digits, '.', '_', '-', a letter or digit first")
     folder = os.path.join(RECORDINGS, name)
     if os.path.lexists(folder):
         raise Mistaken(f"{shown_path(folder)} exists: give another --name, or go on with it by --live --resume {name}")
     documents = {"cases.json": given, "snapshot.json": frozen}
     empty = provider.Exchanges({}, {}, 0)
     recording = Recording(name, manifest, cases, snapshot, hashes, empty, None, [], documents)
-    manifest["batch_request_cap"] = min(worst_requests(recording), MOST_REQUESTS)
+    manifest["batch_request_cap"] = min(tools.worst_requests(manifest), tools.MOST_REQUESTS)
     return folder, budgeted(recording, options)
 
 
-def endpoint(model: str) -> str:
-    """The address of a model, under GOOGLE_GEMINI_BASE_URL if set; raises Mistaken for one that no key may go to."""
-    for name in ("GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE"):
-        if os.environ.get(name, "").strip().lower() in ("true", "1", "yes", "on"):
-            raise Mistaken(f"{name} asks for Vertex AI, which this kit does not speak: unset it")
-    if not re.fullmatch(r"[A-Za-z0-9._-]{1,100}", model):
-        raise Mistaken(f"the model name {agent.shown(model)} may have letters, digits, '.', '-' and '_' only")
-    base = os.environ.get("GOOGLE_GEMINI_BASE_URL", "").strip().rstrip("/") or ENDPOINT
-    host, here = r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])", r"(?:localhost|127(?:\.[0-9]{1,3}){3}|\[::1\])"
-    if not re.fullmatch(rf"(?:https://{host}|http://{here})(?::[0-9]{{1,5}})?(?:/[A-Za-z0-9._~/-]*)?", base):
-        raise Mistaken("GOOGLE_GEMINI_BASE_URL: a key goes only to an https:// address, or http:// on this machine")
-    return f"{base}/v1beta/models/{model}:generateContent"
-
-
-def read_limit(text: str) -> tuple[str, int]:
-    """`NAME=N` as a pair; raises Mistaken."""
-    name, _, number = text.partition("=")
-    if name not in agent.Limits._fields or not re.fullmatch("[0-9]{1,6}", number):
-        raise Mistaken(f"--limit {agent.shown(text)}: NAME=N, with one of {', '.join(agent.Limits._fields)}")
-    return name, int(number)
-
-
-def worst_requests(recording: Recording) -> int:
-    """How often the trials of a plan could ask the model."""
-    calls = recording.manifest["limits"]["model_calls"]
-    return sum(calls if trial.mode == "agent" else 1 for trial in plan_of(recording))
-
-
 def budgeted(recording: Recording, options: argparse.Namespace) -> Recording:
-    """The recording with the allowance and the budgets that the flags set; raises Mistaken."""
-    manifest, budget = recording.manifest, recording.manifest["budget"]
+    """The recording, its plan with the allowance and the budgets that the flags set; raises Mistaken."""
+    manifest = recording.manifest
     cap = manifest["batch_request_cap"] if options.max_requests is None else options.max_requests
-    if not 1 <= cap <= MOST_REQUESTS:
-        raise Mistaken(f"{agent.Reason.INVALID_REQUEST_ALLOWANCE}: {cap}; a run may make 1 to {MOST_REQUESTS} requests")
-    manifest["batch_request_cap"] = cap
-    if options.price is not None:
-        prices = options.price.split(",")
-        if len(prices) != 2 or not all(re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", at) and float(at) > 0 for at in prices):
-            raise Mistaken(f"--price {agent.shown(options.price)}: INPUT,OUTPUT above 0, money per million tokens")
-        budget["prices"] = [float(price) for price in prices]
-    for name, value in (("tokens", options.token_budget), ("cost", options.cost_budget)):
-        if value is not None:
-            if not 0 < value < 1e12:
-                raise Mistaken(f"--{'token' if name == 'tokens' else 'cost'}-budget {value}: a number above 0")
-            budget[name] = value
-    if "cost" in budget and "prices" not in budget:
-        raise Mistaken("--cost-budget needs --price INPUT,OUTPUT: without prices it would stop nothing")
+    try:
+        budget = tools.budget(manifest["budget"], options.price, options.token_budget, options.cost_budget)
+        manifest |= {"batch_request_cap": tools.request_allowance(cap), "budget": budget}
+    except (ValueError, agent.Mistake) as error:
+        raise mistaken(error) from None
     return recording
 
 
@@ -665,11 +536,12 @@ def resumable(options: argparse.Namespace) -> tuple[str, Recording]:
     """The folder and the recording of a run that can go on; raises Mistaken where it cannot, or its inputs changed."""
     folder = find_recording(options.resume)
     recording = open_recording(folder)
-    if recording.report and not options.retry_faults:
+    if recording.report and not options.retry_faults and os.path.exists(os.path.join(folder, "SHA256SUMS")):
         raise Mistaken(f"recording {recording.name} is finished; --retry-faults runs its unmeasured trials again")
     odd = [f"{trial} exchange {at} {odd}" for trial, odds in recording.exchanges.oddities.items() for at, odd in odds]
-    why = [*(f"{name} changed since" for name in recording.changed), *recording.edits, *odd]
-    if recording.manifest["endpoint"] != endpoint(recording.manifest["model"]):
+    edits = [edit for edit in recording.edits if edit != tools.UNSEALED]
+    why = [*(f"{name} changed since" for name in recording.changed), *edits, *odd]
+    if recording.manifest["endpoint"] != tools.endpoint(os.environ, recording.manifest["model"]):
         why.append(f"it was made at {recording.manifest['endpoint']}, and GOOGLE_GEMINI_BASE_URL is another now")
     if why:
         raise Mistaken(f"recording {recording.name} cannot go on: {'; '.join(why)}")
@@ -678,26 +550,18 @@ def resumable(options: argparse.Namespace) -> tuple[str, Recording]:
 
 def plan_rows(folder: str, recording: Recording, options: argparse.Namespace) -> Iterator[tuple[str, str]]:
     """What a run will do and what it could use at worst, a name and a value a line."""
-    manifest, allowance = recording.manifest, allowance_of(recording.manifest)
-    cap, one, output = manifest["batch_request_cap"], provider.REQUEST_BYTES, allowance.output
-    yield from ((name, str(manifest[name])) for name in ("model", "endpoint"))
-    yield "settings", agent.compact(manifest["config"])
-    yield from ((name, ", ".join(manifest[name])) for name in ("cases", "modes"))
-    yield "trials", f"{len(plan_of(recording))}, {manifest['repeats']} repeats, {manifest['candidates']} candidates a search"
-    yield "limits", agent.compact(manifest["limits"])
-    yield "requests", f"at most {cap} in all, resumes included; the trials could ask {worst_requests(recording)} times"
-    yield "a request", f"at most {one} bytes and {output} output tokens: {one + output} tokens at worst"
-    yield "at worst", f"{cap} requests, {cap * one} request bytes, {cap * output} output tokens"
-    money = f"{allowance.worst(one, cap)[2]:.2f} at worst" if "prices" in manifest["budget"] else "not known: give --price"
-    yield "money", money
-    yield "budgets", ", ".join(f"{name} {value}" for name, value in manifest["budget"].items()) or "none"
-    yield "recording", shown_path(folder)
-    try:
-        yield "key", f"{provider.find_key(os.environ)[0]} is set"
-    except agent.Mistake as error:
-        yield "key", error.detail
+    yield from tools.plan_rows(recording.manifest, provider.REQUEST_BYTES)
+    yield from (("recording", shown_path(folder)), ("key", key_state()))
     if options.resume:
         yield from progress_rows(recording)
+
+
+def key_state() -> str:
+    """Which variable holds the key, never its value."""
+    try:
+        return f"{provider.find_key(os.environ)[0]} is set"
+    except agent.Mistake as error:
+        return error.detail
 
 
 def progress_rows(recording: Recording) -> Iterator[tuple[str, str]]:
@@ -705,23 +569,13 @@ def progress_rows(recording: Recording) -> Iterator[tuple[str, str]]:
     index = open_index(recording.snapshot)
     played = list(replay(recording, plan_of(recording), index))
     index.close()
-    missing = [at.trial.id for at in played if at.sending.missing]
+    whole = {at.trial.id for at in played if not at.sending.missing}
+    missing = [trial.id for trial in plan_of(recording) if trial.id not in whole]
     faults = [at.trial.id for at in played if at.json["checks"]["outcome"] == "not_measured" and not at.sending.missing]
-    yield "done", f"{len(played) - len(missing)} of {len(played)} trials, {requests_of(recording)} requests"
+    yield "done", f"{len(whole)} of {len(whole) + len(missing)} trials, {recording.requests} requests"
     yield "missing", ", ".join(missing) or "none"
-    yield "in doubt", ", ".join(in_doubt(recording)) or "none"
+    yield "in doubt", ", ".join(recording.in_doubt) or "none"
     yield "faults", ", ".join(faults) or "none"
-
-
-def in_doubt(recording: Recording) -> list[str]:
-    """The requests that were sent, and may have been paid, with no reply recorded."""
-    return [f"{trial} exchange {number}" for trial, saved in recording.exchanges.trials.items()
-            for number, exchange in saved.items() if exchange.outcome is None]
-
-
-def requests_of(recording: Recording) -> int:
-    """How many requests a recording holds, second attempts included."""
-    return sum(exchange.attempts for trial in recording.exchanges.trials.values() for exchange in trial.values())
 
 
 def write_file(path: str, document: Any) -> None:
@@ -755,7 +609,7 @@ def execute(folder: str, options: argparse.Namespace) -> int:
     import signal
 
     def terminate(*_: Any) -> NoReturn:
-        raise Terminated
+        raise KeyboardInterrupt("SIGTERM")
 
     before, played = signal.signal(signal.SIGTERM, terminate), list[Played]()
     try:
@@ -768,7 +622,7 @@ def execute(folder: str, options: argparse.Namespace) -> int:
         why = "interrupted" if isinstance(error, KeyboardInterrupt) else f"stopped: {error}"
         go_on = f"python3 run.py --live --resume {os.path.basename(folder)} --execute-approved"
         complain(f"{why}; {len(played)} trials are done and kept; go on with: {go_on}")
-        return TERMINATED if isinstance(error, Terminated) else INTERRUPTED if why == "interrupted" else STOPPED
+        return TERMINATED if error.args == ("SIGTERM",) else INTERRUPTED if why == "interrupted" else STOPPED
     finally:
         journal.close()
         signal.signal(signal.SIGTERM, before)
@@ -777,10 +631,12 @@ def execute(folder: str, options: argparse.Namespace) -> int:
 def carry_out(folder: str, journal: provider.Journal, options: argparse.Namespace, played: list[Played]) -> int:
     """The run itself, under its lock; fills `played` and writes the report."""
     recording = budgeted(open_recording(folder), options)  # read anew: it is ours only now
-    if recording.report:
+    write_file(os.path.join(folder, "manifest.json"), recording.manifest)
+    if recording.report and options.retry_faults:
+        names = (os.path.join(folder, f"report-{at}.json") for at in range(1, 1000))
+        os.rename(os.path.join(folder, "report.json"), next(name for name in names if not os.path.lexists(name)))
+    with contextlib.suppress(FileNotFoundError):
         os.remove(os.path.join(folder, "SHA256SUMS"))
-        old = next(name for at in range(1, 1000) if not os.path.lexists(name := os.path.join(folder, f"report-{at}.json")))
-        os.rename(os.path.join(folder, "report.json"), old)
     journal.keep(recording.exchanges.whole_bytes)
     run, index = Run(recording, journal, options), open_index(recording.snapshot)
     try:
@@ -789,43 +645,30 @@ def carry_out(folder: str, journal: provider.Journal, options: argparse.Namespac
     finally:
         index.close()
     finished = open_recording(folder)
-    report = report_json(finished, played, [], DONE) | {
-        "execution_mode": finished.manifest["execution_mode"], "actual_api_requests": run.made, "replay": None,
-        "in_doubt": in_doubt(finished), "cost": cost_of(finished, run.allowance)}
+    priced = "prices" in finished.manifest["budget"]
+    note = "By the prices given, unknown use at its worst." if priced else "No prices were given."
+    cost = {"currency_cost": round(run.allowance.used[2], 6) if priced else None, "note": note}
+    report = report_json(
+        finished, played, [], execution_mode=finished.manifest["execution_mode"], actual_api_requests=run.made,
+        replay=None, in_doubt=finished.in_doubt, cost=cost)
     write_file(os.path.join(folder, "report.json"), report)
-    seal(folder)
-    print_table(played)
-    print_summary(played)
+    sealed = sorted(name for name in os.listdir(folder) if name.endswith((".json", ".jsonl")))
+    sums = (f"{sha256_of(os.path.join(folder, name))}  {name}\n" for name in sealed)
+    write_file(os.path.join(folder, "SHA256SUMS"), "".join(sums))
+    print_trials(played)
     measured = sum(at.json["checks"]["outcome"] != "not_measured" for at in played)
-    retry = "" if measured == len(played) else f"; python3 run.py --live --resume {finished.name} --retry-faults tries the others"
-    say(f"{measured} of {len(played)} measured | {run.made} live requests | {shown_path(folder)}{retry}")
+    say(f"{measured} of {len(played)} measured | live requests: {run.made} | {shown_path(folder)}")
+    if measured < len(played):
+        say(f"to try the others: python3 run.py --live --resume {finished.name} --retry-faults --execute-approved")
     return DONE
 
 
-def cost_of(recording: Recording, allowance: tools.Allowance) -> dict[str, Any]:
-    """The money a run took, as far as prices were given."""
-    if "prices" not in recording.manifest["budget"]:
-        return {"currency_cost": None, "note": "No prices were given; token usage stands with each trial."}
-    return {"currency_cost": round(allowance.used[2], 6), "note": "By the prices given; unknown use counts at its worst."}
-
-
-def seal(folder: str) -> None:
-    """Write SHA256SUMS over the files of a finished recording."""
-    names = sorted(name for name in os.listdir(folder) if name.endswith((".json", ".jsonl")))
-    sums = [f"{hashlib.sha256(read_bytes(os.path.join(folder, name))).hexdigest()}  {name}\n" for name in names]
-    write_file(os.path.join(folder, "SHA256SUMS"), "".join(sums))
-
-
 # === The commands =====================================================================================================
-
-
 class Parser(argparse.ArgumentParser):
     """A parser whose complaints are one line, as all of ours are."""
 
     def __init__(self, prog: str, description: str) -> None:
-        def layout(prog: str) -> argparse.HelpFormatter:  # a width of our own, for argparse imports shutil to find one
-            return argparse.RawTextHelpFormatter(prog, width=100)
-
+        layout = functools.partial(argparse.RawTextHelpFormatter, width=100)  # to find one, argparse imports shutil
         super().__init__(prog=prog, description=description, allow_abbrev=False, formatter_class=layout)
 
     def error(self, message: str) -> NoReturn:
@@ -854,13 +697,18 @@ def replay_command(argv: list[str]) -> int:
         index.close()
     problems = [Problem(line) for line in recording.edits] + [problem for at in played for problem in at.problems]
     planned = {trial.id for trial in plan}
+    reported = [trial["id"] for trial in (recording.report or {"trials": []})["trials"]]
+    for name in (name for name in dict.fromkeys(reported) if name not in planned or reported.count(name) > 1):
+        problems.append(Problem(f"{name}: the report has a trial too many of that name", name))
     for trial in (trial for trial in recording.exchanges.trials if trial not in planned):
         problems.append(Problem(f"{trial}: its exchanges are left over: the plan has no such trial", trial))
+    if recording.changed and not any(at.sending.differed for at in played):
+        problems.append(Problem(f"changed since the recording: {', '.join(recording.changed)}"))
     code = DIFFERS if problems else DONE
     if options.json:
-        print(json.dumps(report_json(recording, played, problems, code), indent=1))
+        print(json.dumps(report_json(recording, played, problems), indent=1))
     else:
-        print_replay(recording, plan, played, trace_too=bool(options.trace or options.case))
+        print_replay(recording, chosen, played, trace_too=bool(options.trace or options.case))
     for problem in problems:
         complain(problem.line)
     if not options.json:
@@ -881,7 +729,8 @@ def choose(plan: list[Planned], options: argparse.Namespace) -> list[Planned]:
     if not wanted:
         cases = ", ".join(dict.fromkeys(trial.case.id for trial in plan))
         repeats = max((trial.repeat for trial in plan), default=0)
-        raise Mistaken(f"no such trial: the recording has the cases {cases}, and repeats 1 to {repeats}")
+        asked = ", ".join(str(at) for at in (options.case, options.mode, options.repeat) if at is not None)
+        raise Mistaken(f"no trial {agent.shown(asked)}: there are the cases {cases}, and repeats 1 to {repeats}")
     return wanted
 
 
@@ -893,7 +742,7 @@ def open_index(snapshot: retrieval.Snapshot) -> retrieval.Index:
         raise Mistaken(str(error)) from None
 
 
-def print_replay(recording: Recording, plan: list[Planned], played: list[Played], trace_too: bool) -> None:
+def print_replay(recording: Recording, chosen: list[Planned], played: list[Played], trace_too: bool) -> None:
     """What a replay shows: where the recording is from, the traces, the table, the summary."""
     manifest = recording.manifest
     about = f"{manifest['model']}, {manifest['recorded_at'][:10]}. {manifest['provenance']}"
@@ -901,17 +750,15 @@ def print_replay(recording: Recording, plan: list[Planned], played: list[Played]
         print(line)
     say()
     for at in played if trace_too else []:
-        for line in trace(at):
-            print(line)
-    print_table(played)
-    say()
-    print_summary(played)
+        print_trace(at)
+    print_trials(played)
     if recording.report is None:
         say("report.json is not there: nothing to compare the trials with")
-        lacking = [
-            at.trial.id for at in played if at.sending.missing or at.tape[-1].reason is agent.Reason.REPLY_IN_DOUBT]
+        doubtful = agent.Reason.REPLY_IN_DOUBT
+        whole = {at.trial.id for at in played if not (at.sending.missing or at.tape[-1].reason is doubtful)}
+        lacking = ", ".join(trial.id for trial in chosen if trial.id not in whole)
         if lacking:
-            say(f"not recorded to the end: {', '.join(lacking)}")
+            print(*tools.paragraphs("not recorded to the end", lacking, columns(), 0), sep="\n")
 
 
 def check_command(argv: list[str]) -> int:
@@ -940,8 +787,81 @@ def check_command(argv: list[str]) -> int:
     return DIFFERS if faults else DONE
 
 
+def guards_command(argv: list[str]) -> int:
+    """Trip every guard on purpose, with a scripted model, and say whether each held."""
+    parser = Parser("run.py guards", "Every guard, tripped on purpose by a scripted model: no key, no network.")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="only this guard")
+    name = parser.parse_args(argv).name
+    table = read_json(os.path.join(RECORDINGS, "guards.json"))["guards"]
+    chosen = [guard for guard in table if name in (None, guard["guard"])]
+    if not chosen:
+        raise Mistaken(f"no guard {agent.shown(name)}; there are {', '.join(guard['guard'] for guard in table)}")
+    snapshot, held = load(SNAPSHOT, retrieval.load_snapshot)[1], 0
+    open_index(snapshot).close()
+    for guard in chosen:
+        end = tools.trip(guard, snapshot, stand_ins())[-1]
+        holds = end.reason == guard["reason"]
+        held += holds
+        became = f"{end.reason.status}, {end.reason}" + (f" ({end.detail})" if end.detail else "")
+        for line in tools.paragraphs("held" if holds else "NOT HELD", f"{guard['tried']}: {became}", columns(), 0):
+            print(line)
+    say(f"{held} of {len(chosen)} guards held")
+    return DONE if held == len(chosen) else DIFFERS
+
+
+def stand_ins() -> dict[str, agent.Ask]:
+    """Models whose fault lies around the reply, by the names that guards.json gives them."""
+    def sent(send: provider.Send) -> agent.Ask:
+        return provider.Model({"maxOutputTokens": 1}, send).ask
+
+    def reply(response: dict[str, Any]) -> agent.Ask:
+        return sent(lambda request, seconds: {"event": "response", "status": 200, "elapsed": 0, "response": response})
+
+    cut = {"content": {"parts": [{"text": '{"action": "sea'}]}, "finishReason": "MAX_TOKENS"}
+    nothing: dict[str, Any] = {"maxOutputTokens": 1}
+    used_up = tools.Allowance(1, 1, {})
+    used_up.count(1, None)
+    live = tools.Live("guard", {}, provider.Replay({}).send, used_up, nothing.update, lambda body, seconds: nothing,
+                      lambda outcome: "", time.monotonic, 180)
+    return {
+        "cut off": reply({"candidates": [cut]}),
+        "blocked": reply({"promptFeedback": {"blockReason": "SAFETY"}}),
+        "changed": sent(provider.Replay({1: provider.Exchange({}, provider.fingerprint({}), None, 1)}).send),
+        "used up": sent(live.send),
+    }
+
+
+def doctor_command(argv: list[str]) -> int:
+    """Say what this machine has, and whether every recording is whole."""
+    Parser("run.py doctor", "Python, SQLite, FTS5, the recordings' integrity, and which key is set.").parse_args(argv)
+    for name, value in environment().items():
+        say(f"{name:10}{value}")
+    faults = 0
+    try:
+        open_index(load(SNAPSHOT, retrieval.load_snapshot)[1]).close()
+        say("fts5      yes")
+    except Mistaken as error:
+        faults += 1
+        say(f"fts5      NO: {error}")
+    say(f"key       {key_state()}")
+    for entry in sorted(os.listdir(RECORDINGS) if os.path.isdir(RECORDINGS) else []):
+        if os.path.isdir(os.path.join(RECORDINGS, entry)):
+            try:
+                recording = open_recording(entry)
+                odds = recording.exchanges.oddities.items()
+                odd = [*recording.edits, *(f"{trial} exchange {at} {told}" for trial, one in odds for at, told in one)]
+                state = "; ".join(odd) or ("whole" if recording.report else "not finished")
+            except Mistaken as error:
+                odd, state = ["damaged"], str(error)
+            faults += bool(odd)
+            say(f"recording {entry}: {state}")
+    return DIFFERS if faults else DONE
+
+
 WORDS: dict[str, tuple[Callable[[list[str]], int], str]] = {
     "check": (check_command, "what is wrong or weak in cases, labels and passages"),
+    "guards": (guards_command, "every guard, tripped on purpose, without a key"),
+    "doctor": (doctor_command, "what this machine has, and whether the recordings are whole"),
 }
 HELP = "With no word, replay a recording. The words, each with its own --help:\n" + "\n".join(
     f"  {word:8} {text}" for word, (_, text) in WORDS.items())
@@ -968,7 +888,8 @@ def main(argv: list[str] | None = None) -> int:
         return code
     except Mistaken as error:
         if "--json" in argv:
-            print(json.dumps({"error": {"code": MISTAKEN, "message": str(error)}}, indent=1))
+            reason = {"reason": error.reason} if error.reason else {}
+            print(json.dumps({"error": {"code": MISTAKEN, "message": str(error), **reason}}, indent=1))
         for line in error.lines:
             complain(line)
         return MISTAKEN

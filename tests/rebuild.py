@@ -92,8 +92,9 @@ def _reply(trial: dict[str, Any], number: int) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Write the files that differ."""
-    for name, data in contents().items():
+    """Write the files that differ; refuses a rebuilding whose trials are not the published ones."""
+    files = contents()
+    for name, data in files.items():
         path = os.path.join(FOLDER, name)
         if not os.path.exists(path) or run.read_bytes(path) != data:
             with open(path + ".new", "wb") as file:

@@ -9,8 +9,9 @@ import ipaddress
 import json
 import os
 import sys
-from collections.abc import Callable
-from typing import Any
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 MODULES = ("run", "agent", "tools", "retrieval", "provider", "evaluate")
@@ -168,3 +169,128 @@ class WatchedTools:
             return getattr(self._toolbox, name)(*args)
 
         return call
+
+
+# --- A loopback Gemini --------------------------------------------------------------------------
+
+USAGE = {"promptTokenCount": 300, "candidatesTokenCount": 40, "thoughtsTokenCount": 10, "totalTokenCount": 350}
+
+
+class Heard(NamedTuple):
+    """A request as it came in; `when` is of time.monotonic()."""
+
+    method: str
+    path: str
+    headers: list[tuple[str, str]]
+    body: bytes
+    when: float
+
+
+def gemini_reply(value: Any, finish: str = "STOP", usage: Any = USAGE) -> tuple[int, dict[str, str], bytes]:
+    """A finished reply whose text is `value` itself when it is a text, else its JSON."""
+    part = {"text": value if isinstance(value, str) else json.dumps(value), "thoughtSignature": "c2lnbmVk"}
+    candidate = {"content": {"parts": [part], "role": "model"}, "finishReason": finish, "index": 0}
+    reply = {"candidates": [candidate], "usageMetadata": usage, "modelVersion": "gemini-of-a-test"}
+    return 200, {"Content-Type": "application/json; charset=UTF-8"}, json.dumps(reply).encode("utf-8")
+
+
+def gemini_error(code: int, status: str, message: str, *details: Any) -> tuple[int, dict[str, str], bytes]:
+    """An error in the service's own shape."""
+    error = {"code": code, "message": message, "status": status, "details": details}
+    return code, {"Content-Type": "application/json; charset=UTF-8"}, json.dumps({"error": error}).encode("utf-8")
+
+
+class Gemini:
+    """A server on 127.0.0.1 that answers from a script, one request at a time, and keeps what it heard.
+
+    The script is a list with an entry a request, or one entry for all that is callable. An entry is a decision (dict),
+    (status, headers, bytes), raw bytes or an iterator of them (all that goes over the wire), None (it hangs up without
+    a word), or a callable that gets the Heard and returns one of these. What a script raises is raised by `close`.
+    """
+
+    def __init__(self, script: Any) -> None:
+        import socketserver
+        import threading
+
+        self.heard: list[Heard] = []
+        self.raised: list[BaseException] = []
+        self._script = script
+        self._closing = threading.Event()
+        self._connection: Any = None
+        gemini = self
+
+        class Server(socketserver.TCPServer):
+            def handle_error(self, request: Any, client_address: Any) -> None:
+                error = sys.exception()
+                if error and not isinstance(error, ConnectionError):  # a client that went away is no fault of ours
+                    gemini.raised.append(error)
+
+        self._server = Server(("127.0.0.1", 0), _gemini_handler(self))
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
+        self._thread.start()
+
+    def __enter__(self) -> Gemini:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop, and raise what a script raised."""
+        self._closing.set()
+        try:
+            self._server.shutdown()
+        finally:
+            self._server.server_close()
+            self._thread.join()
+        if self.raised:
+            raise self.raised[0]
+
+    def stay(self, seconds: float) -> None:
+        """For a script that is slow: wait so long, or until the client hangs up or the server is closed."""
+        import select
+
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not self._closing.is_set():
+            if select.select([self._connection], [], [], 0.01)[0]:  # the request is read: only an end can come
+                return
+
+    def answer(self, heard: Heard, connection: Any) -> bytes | Iterator[bytes]:
+        """What goes over the wire for one request."""
+        self.heard.append(heard)
+        self._connection = connection
+        at = len(self.heard) - 1
+        if not callable(self._script) and at >= len(self._script):
+            raise AssertionError(f"request {at + 1} is past the script")
+        entry: Any = self._script if callable(self._script) else self._script[at]
+        entry = entry(heard) if callable(entry) else entry
+        if isinstance(entry, dict):
+            entry = gemini_reply(entry)
+        if isinstance(entry, tuple):
+            status, headers, body = entry
+            lines = [f"HTTP/1.1 {status} Status", *(f"{name}: {value}" for name, value in headers.items())]
+            lines += [] if "Content-Length" in headers else [f"Content-Length: {len(body)}"]
+            return "\r\n".join([*lines, "Connection: close", "", ""]).encode("latin-1") + bytes(body)
+        wire: bytes | Iterator[bytes] = entry or b""
+        return wire
+
+
+def _gemini_handler(gemini: Gemini) -> Any:
+    """The class that http.server wants, around one Gemini."""
+    import http.server
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            heard = Heard(self.command, self.path, list(self.headers.items()), body, time.monotonic())
+            wire = gemini.answer(heard, self.connection)
+            for chunk in [wire] if isinstance(wire, bytes) else wire:
+                self.wfile.write(chunk)
+
+        do_GET = do_PUT = do_HEAD = do_POST
+
+        def log_message(self, *args: Any) -> None:
+            """Quiet."""
+
+    return Handler
