@@ -467,6 +467,12 @@ REPORT = (
 )
 
 
+def is_report(value: object) -> bool:
+    """Whether a JSON value has the list of trials with ids that a comparison needs."""
+    trials = value.get("trials") if isinstance(value, dict) else None
+    return isinstance(trials, list) and all(isinstance(at, dict) and isinstance(at.get("id"), str) for at in trials)
+
+
 def report(trials: list[dict[str, Any]], known: Mapping[str, Any]) -> dict[str, Any]:
     """A report over graded trials: what is `known` of their run, in the order of REPORT, and their summary."""
     parts = {**known, "trials": trials, "summary": summarize(trials)}

@@ -38,7 +38,7 @@ Never search the same words again in any order, read a passage twice, or exceed 
 
 _TEXT = {"type": "string"}
 _CITATION = {"type": "object", "properties": {"source_id": _TEXT, "quote": _TEXT}, "required": ["source_id", "quote"]}
-# In the few keywords that all current models take; whether a reply keeps to it is decided by agent, never trusted.
+# In the few keywords that all current models take; whether a reply keeps to it is for agent to decide.
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -313,8 +313,7 @@ class Replay:
 
 
 # === A key and where it may go ========================================================================================
-SHORTEST_KEY = 8  # a shorter one could not be told from ordinary text where it is to be hidden
-REDACTED = "[redacted]"
+SHORTEST_KEY, REDACTED = 8, "[redacted]"  # a shorter key could not be told from ordinary text where it is to be hidden
 
 
 def find_key(environ: Mapping[str, str]) -> tuple[str, str]:
@@ -353,7 +352,7 @@ class Journal:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.read(self._lock, 20).decode("ascii", "replace").strip() or "unknown"
+            holder = os.read(self._lock, 20).decode("ascii", "replace").strip()
             os.close(self._lock)
             raise BlockingIOError(f"process {holder} is writing this recording") from None
         os.ftruncate(self._lock, 0)

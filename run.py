@@ -37,7 +37,6 @@ DONE, DIFFERS, MISTAKEN, STOPPED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
 
 class Mistaken(Exception):
     """A command, a file or a machine that nothing can be run with: one line a fault, exit code 2."""
-
     def __init__(self, *lines: str, reason: str = "") -> None:
         super().__init__("; ".join(lines))
         self.lines, self.reason = lines, reason
@@ -88,7 +87,6 @@ def load(path: str, parse: Callable[[Any], Loaded]) -> tuple[Any, Loaded]:
 # === Recordings =======================================================================================================
 class Planned(NamedTuple):
     """One trial of a plan."""
-
     id: str
     case: evaluate.Case
     repeat: int
@@ -96,9 +94,7 @@ class Planned(NamedTuple):
 
 
 class Recording(NamedTuple):
-    """A recording as it lies on disk: its plan, its inputs with their fingerprints, its exchanges, its report if it has
-    one, and the files that were edited since."""
-
+    """A recording as it lies on disk: plan, inputs and their fingerprints, exchanges, report, what was edited."""
     name: str
     manifest: dict[str, Any]
     cases: list[evaluate.Case]
@@ -113,6 +109,12 @@ class Recording(NamedTuple):
     def changed(self) -> list[str]:
         """The inputs of a request that are not what they were when it was recorded."""
         return [name for name, value in self.hashes.items() if self.manifest["hashes"].get(name) != value]
+
+    @property
+    def odd(self) -> list[str]:
+        """What is odd about its files and its exchanges."""
+        odds = self.exchanges.oddities.items()
+        return [*self.edits, *(f"{trial} exchange {at} {told}" for trial, one in odds for at, told in one)]
 
     @property
     def requests(self) -> int:
@@ -133,13 +135,12 @@ def open_recording(name: str) -> Recording:
     manifest = read_manifest(os.path.join(folder, "manifest.json"))
     given, cases = load(files.get("cases.json", CASES), evaluate.load_cases)
     frozen, snapshot = load(files.get("snapshot.json", SNAPSHOT), retrieval.load_snapshot)
-    report: Any = read_json(files["report.json"]) if "report.json" in files else {"trials": []}
-    trials = report.get("trials") if isinstance(report, dict) else None
-    if not isinstance(trials, list) or not all(isinstance(at, dict) and isinstance(at.get("id"), str) for at in trials):
+    report = read_json(files["report.json"]) if "report.json" in files else None
+    if report is not None and not evaluate.is_report(report):
         raise Mistaken(f"{shown_path(files['report.json'])}: not a report: it has no list of trials with ids")
     path = os.path.join(folder, "exchanges.jsonl")
     try:
-        exchanges = provider.load_exchanges(read_bytes(path), finished="report.json" in files)
+        exchanges = provider.load_exchanges(read_bytes(path), finished=report is not None)
     except provider.DamagedRecording as error:
         raise Mistaken(f"{shown_path(path)}, {error}; the recording is damaged: restore the file") from None
     hashes = input_hashes(given, frozen, manifest["config"])
@@ -147,7 +148,6 @@ def open_recording(name: str) -> Recording:
     digests = {name: sha256_of(path) for name, path in files.items() if os.path.isfile(path)}
     edits = list(tools.broken_seals(sums, digests))
     documents = {"cases.json": given, "snapshot.json": frozen}
-    report = report if "report.json" in files else None
     return Recording(os.path.basename(folder), manifest, cases, snapshot, hashes, exchanges, report, edits, documents)
 
 
@@ -187,9 +187,8 @@ def plan_of(recording: Recording) -> list[Planned]:
     """The trials of a recording, in the order they were run."""
     known = {case.id: case for case in recording.cases}
     manifest = recording.manifest
-    lost = [name for name in manifest["cases"] if name not in known]
-    if lost:
-        raise Mistaken(f"recording {recording.name} has the case {', '.join(lost)}, and its cases file does not")
+    for name in (name for name in manifest["cases"] if name not in known):
+        raise Mistaken(f"recording {recording.name} has the case {name}, and its cases file does not")
     return [
         Planned(f"{name}-{mode}-{repeat}", known[name], repeat, mode)
         for repeat in range(1, manifest["repeats"] + 1) for name in manifest["cases"] for mode in manifest["modes"]
@@ -199,7 +198,6 @@ def plan_of(recording: Recording) -> list[Planned]:
 # === Replaying ========================================================================================================
 class Problem(NamedTuple):
     """Something that does not hold between a replay and its recording: one line for people, and where it is."""
-
     line: str
     trial: str = ""
     exchange: int | None = None
@@ -208,7 +206,6 @@ class Problem(NamedTuple):
 
 class Played(NamedTuple):
     """A trial that was run again: its facts, its exchanges, its part of the report, and what did not agree."""
-
     trial: Planned
     tape: agent.Tape
     sending: provider.Replay
@@ -344,11 +341,9 @@ def say(text: str = "") -> None:
 
 def columns() -> int:
     """How wide the text may be: the terminal, but no more than is easy to read."""
-    try:
-        wide = int(os.environ.get("COLUMNS", "")) if "COLUMNS" in os.environ else os.get_terminal_size(1).columns
-    except (OSError, ValueError):
-        wide = 100
-    return max(40, min(wide, 100))
+    with contextlib.suppress(OSError, ValueError):
+        return max(40, min(int(os.environ.get("COLUMNS") or os.get_terminal_size(1).columns), 100))
+    return 100
 
 
 def print_trials(played: list[Played]) -> None:
@@ -374,7 +369,6 @@ def print_trace(played: Played) -> None:
 # === Live runs ========================================================================================================
 class Run:
     """A live run under way: its recording and journal, what the user allowed, and what it may still use."""
-
     def __init__(self, recording: Recording, journal: provider.Journal, options: argparse.Namespace) -> None:
         self.recording, self.journal, self.options, self.made = recording, journal, options, 0
         manifest, self.key = recording.manifest, provider.find_key(os.environ)[1]
@@ -430,7 +424,7 @@ class Run:
 
 
 def progress(line: str) -> None:
-    """A line about a run under way: one that is written over on a terminal, one of many elsewhere."""
+    """A line about a run under way, written over on a terminal."""
     before, after = ("\r\x1b[K", "") if sys.stderr.isatty() else ("", "\n")
     print(before + tools.visible(line), end=after, file=sys.stderr, flush=True)
 
@@ -538,9 +532,7 @@ def resumable(options: argparse.Namespace) -> tuple[str, Recording]:
     recording = open_recording(folder)
     if recording.report and not options.retry_faults and os.path.exists(os.path.join(folder, "SHA256SUMS")):
         raise Mistaken(f"recording {recording.name} is finished; --retry-faults runs its unmeasured trials again")
-    odd = [f"{trial} exchange {at} {odd}" for trial, odds in recording.exchanges.oddities.items() for at, odd in odds]
-    edits = [edit for edit in recording.edits if edit != tools.UNSEALED]
-    why = [*(f"{name} changed since" for name in recording.changed), *edits, *odd]
+    why = [f"{name} changed since" for name in recording.changed] + [at for at in recording.odd if at != tools.UNSEALED]
     if recording.manifest["endpoint"] != tools.endpoint(os.environ, recording.manifest["model"]):
         why.append(f"it was made at {recording.manifest['endpoint']}, and GOOGLE_GEMINI_BASE_URL is another now")
     if why:
@@ -566,9 +558,8 @@ def key_state() -> str:
 
 def progress_rows(recording: Recording) -> Iterator[tuple[str, str]]:
     """What is done of a run, what is missing, and what is in doubt."""
-    index = open_index(recording.snapshot)
-    played = list(replay(recording, plan_of(recording), index))
-    index.close()
+    with contextlib.closing(open_index(recording.snapshot)) as index:
+        played = list(replay(recording, plan_of(recording), index))
     whole = {at.trial.id for at in played if not at.sending.missing}
     missing = [trial.id for trial in plan_of(recording) if trial.id not in whole]
     faults = [at.trial.id for at in played if at.json["checks"]["outcome"] == "not_measured" and not at.sending.missing]
@@ -638,19 +629,13 @@ def carry_out(folder: str, journal: provider.Journal, options: argparse.Namespac
     with contextlib.suppress(FileNotFoundError):
         os.remove(os.path.join(folder, "SHA256SUMS"))
     journal.keep(recording.exchanges.whole_bytes)
-    run, index = Run(recording, journal, options), open_index(recording.snapshot)
-    try:
-        for at in run.trials(index):
-            played.append(at)
-    finally:
-        index.close()
+    run = Run(recording, journal, options)
+    with contextlib.closing(open_index(recording.snapshot)) as index:
+        played.extend(run.trials(index))
     finished = open_recording(folder)
-    priced = "prices" in finished.manifest["budget"]
-    note = "By the prices given, unknown use at its worst." if priced else "No prices were given."
-    cost = {"currency_cost": round(run.allowance.used[2], 6) if priced else None, "note": note}
     report = report_json(
         finished, played, [], execution_mode=finished.manifest["execution_mode"], actual_api_requests=run.made,
-        replay=None, in_doubt=finished.in_doubt, cost=cost)
+        replay=None, in_doubt=finished.in_doubt, cost=run.allowance.cost())
     write_file(os.path.join(folder, "report.json"), report)
     sealed = sorted(name for name in os.listdir(folder) if name.endswith((".json", ".jsonl")))
     sums = (f"{sha256_of(os.path.join(folder, name))}  {name}\n" for name in sealed)
@@ -666,7 +651,6 @@ def carry_out(folder: str, journal: provider.Journal, options: argparse.Namespac
 # === The commands =====================================================================================================
 class Parser(argparse.ArgumentParser):
     """A parser whose complaints are one line, as all of ours are."""
-
     def __init__(self, prog: str, description: str) -> None:
         layout = functools.partial(argparse.RawTextHelpFormatter, width=100)  # to find one, argparse imports shutil
         super().__init__(prog=prog, description=description, allow_abbrev=False, formatter_class=layout)
@@ -686,24 +670,12 @@ def replay_command(argv: list[str]) -> int:
     parser.add_argument("--trace", action="store_true", help="the trace of every step")
     parser.add_argument("--json", action="store_true", help="one JSON document, nothing else")
     options = parser.parse_args(argv)
-    began = time.monotonic()
-    recording = open_recording(options.recording)
+    began, recording = time.monotonic(), open_recording(options.recording)
     plan = plan_of(recording)
     chosen = choose(plan, options)
-    index = open_index(recording.snapshot)
-    try:
+    with contextlib.closing(open_index(recording.snapshot)) as index:
         played = list(replay(recording, chosen, index))
-    finally:
-        index.close()
-    problems = [Problem(line) for line in recording.edits] + [problem for at in played for problem in at.problems]
-    planned = {trial.id for trial in plan}
-    reported = [trial["id"] for trial in (recording.report or {"trials": []})["trials"]]
-    for name in (name for name in dict.fromkeys(reported) if name not in planned or reported.count(name) > 1):
-        problems.append(Problem(f"{name}: the report has a trial too many of that name", name))
-    for trial in (trial for trial in recording.exchanges.trials if trial not in planned):
-        problems.append(Problem(f"{trial}: its exchanges are left over: the plan has no such trial", trial))
-    if recording.changed and not any(at.sending.differed for at in played):
-        problems.append(Problem(f"changed since the recording: {', '.join(recording.changed)}"))
+    problems = list(problems_of(recording, played, {trial.id for trial in plan}))
     code = DIFFERS if problems else DONE
     if options.json:
         print(json.dumps(report_json(recording, played, problems), indent=1))
@@ -712,11 +684,24 @@ def replay_command(argv: list[str]) -> int:
     for problem in problems:
         complain(problem.line)
     if not options.json:
-        count = counts(played)
-        fared = ", ".join(f"{count[name]} {name}" for name in ("exact", "differing", "missing", "unused"))
+        fared = ", ".join(f"{count} {name}" for name, count in counts(played).items() if name != "trials")
         seconds = time.monotonic() - began
         say(f"replayed {len(played)} of {len(plan)} trials | exchanges: {fared} | live requests: 0 | {seconds:.1f} s")
     return code
+
+
+def problems_of(recording: Recording, played: list[Played], planned: set[str]) -> Iterator[Problem]:
+    """Everything that does not hold of a recording and its replay."""
+    yield from map(Problem, recording.edits)
+    yield from (problem for at in played for problem in at.problems)
+    reported = [trial["id"] for trial in (recording.report or {"trials": []})["trials"]]
+    for name in dict.fromkeys(reported):
+        if name not in planned or reported.count(name) > 1:
+            yield Problem(f"{name}: the report has a trial too many of that name", name)
+    for trial in (trial for trial in recording.exchanges.trials if trial not in planned):
+        yield Problem(f"{trial}: its exchanges are left over: the plan has no such trial", trial)
+    if recording.changed and not any(at.sending.differed for at in played):
+        yield Problem(f"changed since the recording: {', '.join(recording.changed)}")
 
 
 def choose(plan: list[Planned], options: argparse.Namespace) -> list[Planned]:
@@ -727,10 +712,8 @@ def choose(plan: list[Planned], options: argparse.Namespace) -> list[Planned]:
         and options.repeat in (None, trial.repeat)
     ]
     if not wanted:
-        cases = ", ".join(dict.fromkeys(trial.case.id for trial in plan))
-        repeats = max((trial.repeat for trial in plan), default=0)
         asked = ", ".join(str(at) for at in (options.case, options.mode, options.repeat) if at is not None)
-        raise Mistaken(f"no trial {agent.shown(asked)}: there are the cases {cases}, and repeats 1 to {repeats}")
+        raise Mistaken(f"no trial {agent.shown(asked)}; there are {', '.join(trial.id for trial in plan) or 'none'}")
     return wanted
 
 
@@ -746,9 +729,7 @@ def print_replay(recording: Recording, chosen: list[Planned], played: list[Playe
     """What a replay shows: where the recording is from, the traces, the table, the summary."""
     manifest = recording.manifest
     about = f"{manifest['model']}, {manifest['recorded_at'][:10]}. {manifest['provenance']}"
-    for line in tools.paragraphs(f"recording {recording.name}", about, columns(), 0):
-        print(line)
-    say()
+    print(*tools.paragraphs(f"recording {recording.name}", about, columns(), 0), "", sep="\n")
     for at in played if trace_too else []:
         print_trace(at)
     print_trials(played)
@@ -781,7 +762,7 @@ def check_command(argv: list[str]) -> int:
         faults += [f"{shown_path(options.cases)}: {fault}" for fault in evaluate.label_faults(cases, passages)]
         weak = evaluate.weak_labels(cases, passages)
         say(f"{len(cases)} cases, {len(passages)} passages")
-    for line in [*(f"fault: {fault}" for fault in faults), *(f"weak: {label}" for label in weak)]:
+    for line in [f"fault: {fault}" for fault in faults] + [f"weak: {label}" for label in weak]:
         say(line)
     say(f"{len(faults)} faults, {len(weak)} weak labels")
     return DIFFERS if faults else DONE
@@ -803,8 +784,8 @@ def guards_command(argv: list[str]) -> int:
         holds = end.reason == guard["reason"]
         held += holds
         became = f"{end.reason.status}, {end.reason}" + (f" ({end.detail})" if end.detail else "")
-        for line in tools.paragraphs("held" if holds else "NOT HELD", f"{guard['tried']}: {became}", columns(), 0):
-            print(line)
+        word = "held" if holds else "NOT HELD"
+        print(*tools.paragraphs(word, f"{guard['tried']}: {became}", columns(), 0), sep="\n")
     say(f"{held} of {len(chosen)} guards held")
     return DONE if held == len(chosen) else DIFFERS
 
@@ -848,13 +829,11 @@ def doctor_command(argv: list[str]) -> int:
         if os.path.isdir(os.path.join(RECORDINGS, entry)):
             try:
                 recording = open_recording(entry)
-                odds = recording.exchanges.oddities.items()
-                odd = [*recording.edits, *(f"{trial} exchange {at} {told}" for trial, one in odds for at, told in one)]
-                state = "; ".join(odd) or ("whole" if recording.report else "not finished")
+                odd, state = "; ".join(recording.odd), "whole" if recording.report else "not finished"
             except Mistaken as error:
-                odd, state = ["damaged"], str(error)
+                odd = str(error)
             faults += bool(odd)
-            say(f"recording {entry}: {state}")
+            say(f"recording {entry}: {odd or state}")
     return DIFFERS if faults else DONE
 
 

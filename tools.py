@@ -228,6 +228,12 @@ class Allowance:
         use = self._use(1, counts[0] or 0, sum(count or 0 for count in counts[1:])) if known else self.worst(size)
         self.used = [had + more for had, more in zip(self.used, use, strict=True)]
 
+    def cost(self) -> dict[str, Any]:
+        """The money that was used, where prices were given."""
+        if self.prices == (0, 0):
+            return {"currency_cost": None, "note": "No prices were given."}
+        return {"currency_cost": round(self.used[2], 6), "note": "By the prices given, unknown use at its worst."}
+
 
 def worst_requests(manifest: Mapping[str, Any]) -> int:
     """How often the trials of a plan could ask the model."""

@@ -310,8 +310,9 @@ class Reach(Architecture):
                 f"{module}.py:{use.line}: import {use.name} inside the function that needs it"
                 for module in MODULES
                 for statement in tree(module).body
-                if not isinstance(statement, FUNCTION)
-                for node in ast.walk(statement)
+                for part in (statement.body if isinstance(statement, ast.ClassDef) else [statement])
+                if not isinstance(part, FUNCTION)
+                for node in ast.walk(part)
                 for use in imported(node)
                 if use.name.partition(".")[0] in NEVER_AT_MODULE_LEVEL
             ]
