@@ -1,4 +1,4 @@
-"""Rebuild recordings/published from its report: python3 -m tests.rebuild
+"""Rebuild recordings/published from its report: `python3 -m tests.rebuild`, at the top of the repository.
 
 The published report keeps what the model decided and which tokens it used, not the requests. This command runs every
 published trial again with the published decisions as replies, and writes down the requests that this kit's controller
@@ -73,8 +73,10 @@ def _lines(report: dict[str, Any], snapshot: Any) -> list[bytes]:
         limits = agent.Limits(**result["limits"])
         task = agent.Task(result["question"], result["version"], result["mode"], limits, CANDIDATES)
         model = provider.Model(report["config"], send)
-        for _ in agent.controller(task, tools.Toolbox(index, task.version), model.ask, model.clock):
-            pass
+        tape = agent.Tape(agent.controller(task, tools.Toolbox(index, task.version), model.ask, model.clock))
+        if tape.result() != result:
+            index.close()
+            raise SystemExit(f"{trial['id']} comes out as {tape[-1].reason} now: nothing was written")
         lines += [agent.compact(event).encode() + b"\n" for event in events]
     index.close()
     return lines
@@ -94,6 +96,9 @@ def _reply(trial: dict[str, Any], number: int) -> dict[str, Any]:
 def main() -> int:
     """Write the files that differ; refuses a rebuilding whose trials are not the published ones."""
     files = contents()
+    old = {name: os.path.join(FOLDER, name) for name in files}
+    if all(os.path.exists(path) and run.read_bytes(path) == files[name] for name, path in old.items()):
+        print("nothing to write: the recording is what rebuilding gives")
     for name, data in files.items():
         path = os.path.join(FOLDER, name)
         if not os.path.exists(path) or run.read_bytes(path) != data:

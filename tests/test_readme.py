@@ -184,6 +184,7 @@ class Tables(unittest.TestCase):
         for heading, module, name in (
             ("Reasons", "agent", "Reason"),
             ("Findings", "evaluate", "Finding"),
+            ("Outcomes", "evaluate", "Outcome"),
         ):
             with self.subTest(heading):
                 told = table(written, heading)
