@@ -1,11 +1,11 @@
 """provider asks: it puts a trial to Gemini's `generateContent` and gives the reply back, as text or as a named fault.
 
 It never decides what a reply is worth (agent does) and never grades. `encode` and `heard` are pure and stand around one
-sending; what is sent and heard is recorded as events, and a replay answers from those instead of from the network.
-Read in this order: the request - the reply - sameness - recorded exchanges - asking - the key - the journal - HTTPS.
+sending, whose events are recorded; a replay answers from those instead of from the network. Read in this order: the
+request - the reply - sameness - recorded exchanges - asking - the key - the journal - HTTPS.
 """
 
-import base64
+import binascii
 import contextlib
 import hashlib
 import json
@@ -60,10 +60,8 @@ def encode(tape: agent.Tape, config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _user_text(tape: agent.Tape) -> str:
-    """JSON lines, of which only the last, what is left, is not kept: each request extends the one before it.
-
-    Passage text stands inside JSON strings only, so nothing in it can end the line it is on.
-    """
+    """JSON lines, of which only the last, what is left, is not kept: each request extends the one before it. Passage
+    text stands inside JSON strings only, so nothing in it can end the line it is on."""
     task, agentic = tape.task, tape.task.mode == "agent"
     left = tape.allowance() if agentic else {}
     left["model_calls"] = left.get("model_calls", 0) + 1  # the call this text is for counts already
@@ -85,11 +83,13 @@ def heard(event: Mapping[str, Any]) -> str:
     if kind in (Reason.DEADLINE, Reason.PROVIDER_RESPONSE_BYTES_LIMIT):
         raise Fault(next(reason for reason in Reason if reason == kind), event["message"])
     if event["event"] == "error" or status != 200:
-        said = event.get("message", f"the service answered with HTTP status {status}")
+        said = event.get("message", f"the service answered with HTTP status {status}")[:500]
         raise Fault(Reason.MODEL_TRANSPORT_FAILED, said, f"http_{status}" if kind is None else kind)
     body = next((event[name] for name in _BODIES if name in event), "")
     if not isinstance(body, dict):
-        raise Fault(Reason.UNFINISHED_MODEL_REPLY, f"HTTP 200, and the body is not one JSON object but {shown(body)}")
+        html = "text/html: " * bool(re.match(r"(?i)\s*<(?:!doctype )?html", str(body)))
+        what = "bytes that are not UTF-8" if "base64" in event else html + shown(body)
+        raise Fault(Reason.UNFINISHED_MODEL_REPLY, f"HTTP 200, and the body is not one JSON object but {what}")
     return _reply_text(body)
 
 
@@ -161,14 +161,13 @@ class Exchange(NamedTuple):
 
 
 class Exchanges(NamedTuple):
-    """What exchanges.jsonl holds: by trial and number, what is odd about it, and how many bytes were whole lines."""
+    """What exchanges.jsonl holds, by trial and number, and what is odd about it."""
 
     trials: dict[str, dict[int, Exchange]]
     oddities: dict[str, list[tuple[int, str]]]
-    whole_bytes: int
 
 
-_SHARED: dict[str, Any] = {"event": str, "trial": str, "exchange": int, "attempt": int}
+_PLACE: dict[str, Any] = {"event": str, "trial": str, "exchange": int, "attempt": int}
 _OWN: dict[str, dict[str, Any]] = {
     "request": {"sha256": str, "request": dict},
     "response": {"elapsed": (int, float, None), "status": int},
@@ -191,7 +190,7 @@ def load_exchanges(data: bytes, finished: bool) -> Exchanges:
         except ValueError as error:
             after = " ".join(str(events[-1][name]) for name in ("trial", "exchange", "event")) if events else "nothing"
             raise DamagedRecording(f"line {number} (after {after}): {error}") from None
-    return _grouped(events, len(whole))
+    return _grouped(events)
 
 
 def _event(value: Any) -> dict[str, Any]:
@@ -200,7 +199,7 @@ def _event(value: Any) -> dict[str, Any]:
     if type(kind) is not str or kind not in _OWN:
         raise ValueError(f"not an event: {shown(value)}")
     body = next((name for name in _BODIES if name in value), "response")
-    types = {**_SHARED, **_OWN[kind], **({body: _BODIES[body]} if kind == "response" else {})}
+    types = {**_PLACE, **_OWN[kind], **({body: _BODIES[body]} if kind == "response" else {})}
     for name in [*types, *value]:
         allowed = types.get(name, ())
         allowed = allowed if isinstance(allowed, tuple) else (allowed,)
@@ -210,7 +209,7 @@ def _event(value: Any) -> dict[str, Any]:
     return dict(value)
 
 
-def _grouped(events: Iterable[dict[str, Any]], whole_bytes: int) -> Exchanges:
+def _grouped(events: Iterable[dict[str, Any]]) -> Exchanges:
     trials: dict[str, dict[int, Exchange]] = {}
     oddities: dict[str, list[tuple[int, str]]] = {}
     early: dict[tuple[str, int], dict[str, Any]] = {}
@@ -241,7 +240,7 @@ def _grouped(events: Iterable[dict[str, Any]], whole_bytes: int) -> Exchanges:
             saved[number] = known._replace(outcome=event)
     for trial, number in early:
         oddities[trial].append((number, "is missing its request"))
-    return Exchanges(trials, oddities, whole_bytes)
+    return Exchanges(trials, oddities)
 
 
 # === Asking ===========================================================================================================
@@ -290,7 +289,6 @@ class Replay:
         self.exact = self.missing = 0
         self.differed: tuple[dict[str, Any], dict[str, Any]] | None = None  # the recorded and the new request
 
-
     @property
     def unused(self) -> list[int]:
         """The numbers of the saved exchanges that were not asked for."""
@@ -330,9 +328,9 @@ def find_key(environ: Mapping[str, str]) -> tuple[str, str]:
 def redacted(value: Any, key: str) -> Any:
     """The JSON value with the key replaced wherever it stands, in a text with escapes too."""
     if isinstance(value, str):
-        plain = re.sub(r"\\u([0-9a-fA-F]{4})", lambda found: chr(int(found[1], 16)), value)
         value = value.replace(key, REDACTED)
-        return REDACTED if key in plain.replace(key, REDACTED, value.count(REDACTED)) else value
+        plain = re.sub(r"\\u([0-9a-fA-F]{4})", lambda found: chr(int(found[1], 16)), value)
+        return REDACTED if key in plain else value
     if isinstance(value, dict):
         return {redacted(name, key): redacted(item, key) for name, item in value.items()}
     return [redacted(item, key) for item in value] if isinstance(value, list) else value
@@ -340,10 +338,8 @@ def redacted(value: Any, key: str) -> Any:
 
 # === The journal ======================================================================================================
 class Journal:
-    """The append-only exchanges.jsonl of a run: an event is on disk before anything else happens with it.
-
-    One process has it at a time, by a lock of the kernel's that goes when its holder does. All methods raise OSError.
-    """
+    """The append-only exchanges.jsonl of a run: an event is on disk before anything else happens with it. One process
+    has it at a time, by a lock of the kernel's that goes when its holder does. All methods raise OSError."""
 
     def __init__(self, folder: str) -> None:
         import fcntl
@@ -358,10 +354,8 @@ class Journal:
         os.ftruncate(self._lock, 0)
         os.write(self._lock, b"%d\n" % os.getpid())
         self._file = os.open(os.path.join(folder, "exchanges.jsonl"), os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-
-    def keep(self, whole_bytes: int) -> None:
-        """Cut off what stands behind the last whole line."""
-        os.ftruncate(self._file, whole_bytes)
+        known = os.pread(self._file, os.fstat(self._file).st_size, 0)
+        os.ftruncate(self._file, known.rfind(b"\n") + 1)  # half a line is neither read nor written on to
 
     def write(self, event: Mapping[str, Any]) -> None:
         """Append one event and wait until the disk has it; a part of a line is taken back."""
@@ -381,37 +375,37 @@ class Journal:
 
 
 # === Sending over HTTPS ===============================================================================================
-RESPONSE_BYTES = 262_144
-MESSAGE_BYTES = 4_096
+RESPONSE_BYTES, MESSAGE_BYTES = 262_144, 4_096
 HOPELESS = ("http_400", "http_401", "http_403", "http_404", "quota_used_up")  # the next request would get the same
 
 
 def post(url: str, key: str, body: bytes, seconds: float) -> dict[str, Any]:
     """Send one request, wait at most `seconds` for the whole reply, and return the fields of a response or an error.
-
     A thread does the exchange, for neither looking up a name nor a dripping reply can be cut short from inside; when
     time is up it is left behind, and keeps no process alive. Nothing is sent twice; no proxy, no redirect."""
     import queue
     import threading
 
     came: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-    connections: list[Any] = []
+    sockets, over = list[Any](), threading.Event()
 
     def work() -> None:
         try:
-            came.put(_exchange(url, key, body, seconds, connections))
+            came.put(_exchange(url, key, body, seconds, sockets, over))
         except Exception as error:
             came.put(_error(_kind(error), None, f"{type(error).__name__}: {error}", key))
 
-    threading.Thread(target=work, daemon=True).start()
     try:
+        if seconds > 0:
+            threading.Thread(target=work, daemon=True).start()
         return came.get(timeout=max(0.0, seconds))
     except queue.Empty:
         return _error("timeout", None, f"no whole reply came within {seconds:.1f} s", key)
     finally:
-        for connection in connections:
-            with contextlib.suppress(OSError, AttributeError):
-                connection.sock.shutdown(2)
+        over.set()
+        for socket in sockets:
+            with contextlib.suppress(OSError):
+                socket.shutdown(2)
 
 
 def _error(kind: str, status: int | None, message: str, key: str) -> dict[str, Any]:
@@ -419,7 +413,7 @@ def _error(kind: str, status: int | None, message: str, key: str) -> dict[str, A
     return {"kind": kind, "status": status, "message": message}
 
 
-def _exchange(url: str, key: str, body: bytes, seconds: float, connections: list[Any]) -> dict[str, Any]:
+def _exchange(url: str, key: str, body: bytes, seconds: float, sockets: list[Any], over: Any) -> dict[str, Any]:
     import http.client
     import ssl
     from urllib.parse import urlsplit
@@ -428,7 +422,10 @@ def _exchange(url: str, key: str, body: bytes, seconds: float, connections: list
     secure = {"context": ssl.create_default_context()} if parts.scheme == "https" else {}
     kind: Any = http.client.HTTPSConnection if secure else http.client.HTTPConnection
     with contextlib.closing(kind(parts.hostname, parts.port, timeout=seconds, **secure)) as connection:
-        connections.append(connection)
+        connection.connect()
+        sockets.append(connection.sock)
+        if over.is_set():
+            raise TimeoutError("the name was looked up, or the host reached, too late")
         connection.request("POST", parts.path, body, {
             "x-goog-api-key": key, "Content-Type": "application/json", "Accept-Encoding": "identity",
             "User-Agent": "agentic-retrieval-lab", "X-Server-Timeout": str(max(1, int(seconds))),
@@ -446,9 +443,10 @@ def _received(response: Any, key: str) -> dict[str, Any]:
     if response.length:
         return _error("short_body", status, f"{len(data)} bytes came, and {response.length} more were promised", key)
     if coding.lower() != "identity":
-        return _error("content_encoding", status, f"Content-Encoding {shown(coding)} was not asked for", key)
+        coding = shown(redacted(coding, key))
+        return _error("content_encoding", status, f"Content-Encoding {coding} was not asked for", key)
     if 300 <= status < 400:
-        host = re.match(r"\w+://([^/?#@]+)", response.getheader("Location") or "")
+        host = re.match(r"(?:\w+:)?//(?:[^/?#\\]*@)?([^/?#\\]+)", response.getheader("Location") or "")
         return _error("redirect", status, f"HTTP {status} to {host[1] if host else 'no other host'}: not followed", key)
     body = bytes(data).removeprefix(b"\xef\xbb\xbf")
     return {"status": status, **_recordable(body, key)} if status == 200 else _said(status, body, key)
@@ -457,15 +455,17 @@ def _received(response: Any, key: str) -> dict[str, Any]:
 def _recordable(body: bytes, key: str) -> dict[str, Any]:
     """A body as it is recorded, without the key: one JSON object, else its text, else its bytes."""
     with contextlib.suppress(agent.NotJson):
-        value = agent.load_json(body)
-        if isinstance(value, dict):
-            return {"response": redacted(value, key)}
-    try:
+        value = redacted(agent.load_json(b'{"response":%b}' % body), key)  # one level down, as in the journal
+        if list(value) == ["response"] and isinstance(value["response"], dict):
+            with contextlib.suppress(Fault):
+                if key in _reply_text(value["response"]):  # it was split over parts
+                    return {"text": REDACTED}
+            return dict(value)
+    with contextlib.suppress(UnicodeDecodeError):
         return {"text": redacted(body.decode("utf-8"), key)}
-    except UnicodeDecodeError:
-        codes = ("ascii", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
-        body = REDACTED.encode() if any(key.encode(code) in body for code in codes) else body
-        return {"base64": base64.b64encode(body).decode("ascii")}
+    texts = (body.decode(code, "ignore") for code in ("latin-1", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"))
+    body = REDACTED.encode() if any(redacted(text, key) != text for text in texts) else body
+    return {"base64": binascii.b2a_base64(body, newline=False).decode("ascii")}
 
 
 def _said(status: int, body: bytes, key: str) -> dict[str, Any]:

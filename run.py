@@ -508,7 +508,7 @@ def planned(options: argparse.Namespace) -> tuple[str, Recording]:
     if os.path.lexists(folder):
         raise Mistaken(f"{shown_path(folder)} exists: give another --name, or go on with it by --live --resume {name}")
     documents = {"cases.json": given, "snapshot.json": frozen}
-    empty = provider.Exchanges({}, {}, 0)
+    empty = provider.Exchanges({}, {})
     recording = Recording(name, manifest, cases, snapshot, hashes, empty, None, [], documents)
     manifest["batch_request_cap"] = min(tools.worst_requests(manifest), tools.MOST_REQUESTS)
     return folder, budgeted(recording, options)
@@ -628,7 +628,6 @@ def carry_out(folder: str, journal: provider.Journal, options: argparse.Namespac
         os.rename(os.path.join(folder, "report.json"), next(name for name in names if not os.path.lexists(name)))
     with contextlib.suppress(FileNotFoundError):
         os.remove(os.path.join(folder, "SHA256SUMS"))
-    journal.keep(recording.exchanges.whole_bytes)
     run = Run(recording, journal, options)
     with contextlib.closing(open_index(recording.snapshot)) as index:
         played.extend(run.trials(index))

@@ -140,7 +140,9 @@ def endpoint(environ: Mapping[str, str], model: str) -> str:
         raise ValueError(f"the model name {agent.shown(model)} may have letters, digits, '.', '-' and '_' only")
     base = environ.get("GOOGLE_GEMINI_BASE_URL", "").strip().rstrip("/") or ENDPOINT
     host, here = r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])", r"(?:localhost|127(?:\.[0-9]{1,3}){3}|\[::1\])"
-    if not re.fullmatch(rf"(?:https://{host}|http://{here})(?::[0-9]{{1,5}})?(?:/[A-Za-z0-9._~/-]*)?", base):
+    found = re.fullmatch(rf"(?:https://{host}|http://{here})(?::([0-9]{{1,5}}))?(?:/[A-Za-z0-9._~/-]*)?", base)
+    octets = re.findall(r"[0-9]+", base[len("http://127.") :].split("/")[0].split(":")[0]) if "//127." in base else []
+    if not found or int(found[1] or 1) > 65_535 or any(int(octet) > 255 for octet in octets):
         raise ValueError("GOOGLE_GEMINI_BASE_URL: a key goes only to an https:// address, or http:// on this machine")
     return f"{base}/v1beta/models/{model}:generateContent"
 
