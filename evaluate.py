@@ -473,6 +473,12 @@ def is_report(value: object) -> bool:
     return isinstance(trials, list) and all(isinstance(at, dict) and isinstance(at.get("id"), str) for at in trials)
 
 
+def unmeasured(report: Mapping[str, Any]) -> list[str]:
+    """The ids of the trials of a report that were not measured."""
+    trials = [(at["id"], _as(dict, at.get("checks")).get("outcome")) for at in report["trials"]]
+    return [name for name, outcome in trials if outcome == Outcome.NOT_MEASURED]
+
+
 def report(trials: list[dict[str, Any]], known: Mapping[str, Any]) -> dict[str, Any]:
     """A report over graded trials: what is `known` of their run, in the order of REPORT, and their summary."""
     parts = {**known, "trials": trials, "summary": summarize(trials)}

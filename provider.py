@@ -158,6 +158,7 @@ class Exchange(NamedTuple):
     sha256: str
     outcome: dict[str, Any] | None
     attempts: int
+    doubted: bool = False  # the reply of an earlier attempt is not known
 
 
 class Exchanges(NamedTuple):
@@ -231,7 +232,8 @@ def _grouped(events: Iterable[dict[str, Any]]) -> Exchanges:
                 odd.append((number, "was edited: its request does not have the sha256 beside it"))
             if outcome:
                 odd.append((number, f"is out of order: its {outcome['event']} stands before its request"))
-            saved[number] = Exchange(event["request"], sha256, outcome, attempt)
+            doubted = known is not None and (known.doubted or known.outcome is None)
+            saved[number] = Exchange(event["request"], sha256, outcome, attempt, doubted)
         elif known is None:
             early[trial, number] = event
         elif known.outcome is not None:
@@ -317,8 +319,7 @@ SHORTEST_KEY, REDACTED = 8, "[redacted]"  # a shorter key could not be told from
 def find_key(environ: Mapping[str, str]) -> tuple[str, str]:
     """The variable that holds the key, and the key; raises agent.Mistake, which never shows it."""
     name = "GOOGLE_API_KEY" if environ.get("GOOGLE_API_KEY", "").strip() else "GEMINI_API_KEY"
-    key = environ.get(name, "").strip()
-    if not key:
+    if not (key := environ.get(name, "").strip()):
         raise agent.Mistake(Reason.MISSING_API_KEY, "no key is set: set GOOGLE_API_KEY or GEMINI_API_KEY")
     if len(key) < SHORTEST_KEY or not re.fullmatch("[!-~]+", key):
         raise agent.Mistake(Reason.MISSING_API_KEY, f"{name} is too short or holds a character that no key has")
@@ -478,8 +479,7 @@ def _said(status: int, body: bytes, key: str) -> dict[str, Any]:
         words, name, details = f"no JSON error in the body of {len(body)} bytes", "", ""
     advice = ["rate limited"] if status == 429 else []
     advice += re.findall(r'"reason":"([A-Z_]{1,60})"', details)
-    delays = re.findall(r'"retryDelay":"([0-9]{1,9}(?:\.[0-9]{1,9})?)s"', details)
-    advice += [f"retry after {delay} s" for delay in delays]
+    advice += [f"retry after {at} s" for at in re.findall(r'"retryDelay":"([0-9]{1,9}(?:\.[0-9]{1,9})?)s"', details)]
     advice += [f"quota {quota}" for quota in re.findall(r'"quotaId":"([A-Za-z0-9_.-]{1,100})"', details)]
     used_up = status == 429 and re.search(r"quota \S*PerDay|limit: 0\b|(?i:credit)", " ".join([*advice, words]))
     said = "; ".join([f"HTTP {status} {name}".rstrip(), *advice, words])

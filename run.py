@@ -123,9 +123,9 @@ class Recording(NamedTuple):
 
     @property
     def in_doubt(self) -> list[str]:
-        """The requests that were sent, and may have been paid, with no reply recorded."""
-        trials = self.exchanges.trials.items()
-        return [f"{name} exchange {at}" for name, saved in trials for at, one in saved.items() if one.outcome is None]
+        """The requests that were sent, and may have been paid, with no reply recorded for one of their attempts."""
+        known = ((name, at, one) for name, saved in self.exchanges.trials.items() for at, one in saved.items())
+        return [f"{name} exchange {at}" for name, at, one in known if one.doubted or one.outcome is None]
 
 
 def open_recording(name: str) -> Recording:
@@ -140,7 +140,8 @@ def open_recording(name: str) -> Recording:
         raise Mistaken(f"{shown_path(files['report.json'])}: not a report: it has no list of trials with ids")
     path = os.path.join(folder, "exchanges.jsonl")
     try:
-        exchanges = provider.load_exchanges(read_bytes(path), finished=report is not None)
+        begun = report is not None or os.path.exists(path)  # a run can end before its first request
+        exchanges = provider.load_exchanges(read_bytes(path) if begun else b"", finished=report is not None)
     except provider.DamagedRecording as error:
         raise Mistaken(f"{shown_path(path)}, {error}; the recording is damaged: restore the file") from None
     hashes = input_hashes(given, frozen, manifest["config"])
@@ -157,9 +158,13 @@ def find_recording(name: str) -> str:
     for folder in (*named, name):
         if os.path.isdir(folder):
             return os.path.abspath(folder)
+    raise Mistaken(f"no recording {agent.shown(name)}: give one of {', '.join(recordings())}, or a folder's path")
+
+
+def recordings() -> list[str]:
+    """The names of the recordings there are."""
     entries = os.listdir(RECORDINGS) if os.path.isdir(RECORDINGS) else []
-    have = sorted(entry for entry in entries if os.path.isdir(os.path.join(RECORDINGS, entry)))
-    raise Mistaken(f"no recording {agent.shown(name)}: give one of {', '.join(have)}, or the path of its folder")
+    return sorted(entry for entry in entries if os.path.isdir(os.path.join(RECORDINGS, entry)))
 
 
 def input_hashes(cases: Any, snapshot: Any, config: Any) -> dict[str, str]:
@@ -234,8 +239,8 @@ def run_trial(
     """One trial over any sending: its facts, and the model port with the exchanges it made."""
     manifest = recording.manifest
     model = provider.Model(manifest["config"], send)
-    limits = agent.Limits(**manifest["limits"])
-    task = agent.Task(trial.case.question, trial.case.version, trial.mode, limits, manifest["candidates"])
+    shape = (trial.mode, agent.Limits(**manifest["limits"]), manifest["candidates"])
+    task = agent.Task(trial.case.question, trial.case.version, *shape)
     try:
         toolbox = tools.Toolbox(index, task.version)
     except ValueError as error:
@@ -249,11 +254,7 @@ def trial_json(
     """A trial as it stands in a report, graded."""
     result = tape.result()
     return {
-        "id": trial.id,
-        "case_id": trial.case.id,
-        "split": trial.case.split,
-        "repeat": trial.repeat,
-        "mode": trial.mode,
+        "id": trial.id, "case_id": trial.case.id, "split": trial.case.split, "repeat": trial.repeat, "mode": trial.mode,
         "result": result,
         **evaluate.grade(trial.case, result, [passage._asdict() for passage in snapshot.passages]),
         "detail": tape[-1].detail,
@@ -294,12 +295,9 @@ def differences(part: dict[str, Any], reported: dict[str, Any] | None) -> Iterat
 
 
 # === The report =======================================================================================================
-SOURCES = ("run.py", "agent.py", "tools.py", "retrieval.py", "provider.py", "evaluate.py")
-
-
 def source_hashes() -> dict[str, str]:
     """The SHA-256 of each module of the kit."""
-    return {name: sha256_of(os.path.join(HERE, name)) for name in SOURCES}
+    return {name: sha256_of(os.path.join(HERE, name)) for name in sorted(os.listdir(HERE)) if name.endswith(".py")}
 
 
 def report_json(recording: Recording, played: list[Played], problems: list[Problem], **more: Any) -> dict[str, Any]:
@@ -393,9 +391,11 @@ class Run:
                 raise tools.Stopped(f"{end.reason}: {end.detail}")
             self.made += live.sent
             yield Played(trial, tape, replay, part, [])
-            progress(f"{at} of {len(plan)}: {trial.id}: {part['checks']['outcome']}, {part['result']['reason']}")
+            measured = part["checks"]["outcome"] != "not_measured"
+            told = part["result"]["reason"] + ("" if measured else f": {end.detail}")
+            progress(f"{at} of {len(plan)}: {trial.id}: {part['checks']['outcome']}, {told}")
             if live.sent:
-                faults = faults + 1 if part["checks"]["outcome"] == "not_measured" else 0
+                faults = 0 if measured else faults + 1
                 if faults and end.fault in provider.HOPELESS:
                     raise tools.Stopped(f"the next request would get the same: {end.detail}")
                 if faults == 2:
@@ -404,7 +404,7 @@ class Run:
     def sending(self, trial: str) -> tuple[provider.Replay, tools.Live]:
         """What answers a trial: its recorded exchanges, and the service beyond them."""
         saved, manifest = self.recording.exchanges.trials.get(trial, {}), self.recording.manifest
-        replay = provider.Replay(saved)
+        replay, seconds = provider.Replay(saved), manifest["limits"]["seconds"]
 
         def post(body: bytes, seconds: float) -> dict[str, Any]:
             return provider.post(manifest["endpoint"], self.key, body, seconds)
@@ -414,11 +414,11 @@ class Run:
                 return "resend" if self.options.resend else ""
             try:
                 provider.heard(outcome)
-            except agent.Fault:
-                return "retry_faults" if self.options.retry_faults else ""
+            except agent.Fault as fault:
+                late = fault.reason is agent.Reason.DEADLINE or (outcome["elapsed"] or 0) >= seconds
+                return "retry_faults" if self.options.retry_faults and not late else ""
             return ""
 
-        seconds = manifest["limits"]["seconds"]
         write, now = self.journal.write, time.monotonic
         return replay, tools.Live(trial, saved, replay.send, self.allowance, write, post, again, now, seconds)
 
@@ -488,8 +488,7 @@ def planned(options: argparse.Namespace) -> tuple[str, Recording]:
     config = {"maxOutputTokens": options.max_output_tokens, **temperature, **thinking}
     config["responseMimeType"] = "application/json"
     model = options.model.removeprefix("models/")
-    hashes = input_hashes(given, frozen, config)
-    manifest = {
+    manifest: dict[str, Any] = {
         "format": 1, "execution_mode": "live-Gemini-API", "provenance": "Recorded live, exchange by exchange.",
         "recorded_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "model": model,
         "endpoint": tools.endpoint(os.environ, model),
@@ -498,10 +497,13 @@ def planned(options: argparse.Namespace) -> tuple[str, Recording]:
         "candidates": options.candidates, "repeats": options.repeats,
         "modes": [mode for mode in ("fixed", "agent") if options.mode in (None, mode)],
         "cases": [case.id for case in cases if options.case in (None, case.id)],
-        "hashes": {**hashes, "sources": provider.fingerprint(source_hashes())}, "environment": environment(),
+        "hashes": {}, "environment": environment(),
     }
     tools.check_manifest(manifest)
-    name = options.name or f"{manifest['recorded_at'].replace('-', '').replace(':', '')}-{model}"
+    hashes = input_hashes(given, frozen, config)
+    manifest["hashes"] = {**hashes, "sources": provider.fingerprint(source_hashes())}
+    dated = f"{manifest['recorded_at'].replace('-', '').replace(':', '')}-{model}"
+    name = dated if options.name is None else options.name
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
         raise Mistaken(f"--name {agent.shown(name)}: 1 to 100 letters, digits, '.', '_', '-', a letter or digit first")
     folder = os.path.join(RECORDINGS, name)
@@ -530,8 +532,11 @@ def resumable(options: argparse.Namespace) -> tuple[str, Recording]:
     """The folder and the recording of a run that can go on; raises Mistaken where it cannot, or its inputs changed."""
     folder = find_recording(options.resume)
     recording = open_recording(folder)
-    if recording.report and not options.retry_faults and os.path.exists(os.path.join(folder, "SHA256SUMS")):
-        raise Mistaken(f"recording {recording.name} is finished; --retry-faults runs its unmeasured trials again")
+    faulted = evaluate.unmeasured(recording.report or {"trials": []})
+    sealed = recording.report and tools.UNSEALED not in recording.edits
+    if sealed and not (faulted and options.retry_faults):
+        rest = "; --retry-faults runs its unmeasured trials again" if faulted else ", and all its trials were measured"
+        raise Mistaken(f"recording {recording.name} is finished{rest}")
     why = [f"{name} changed since" for name in recording.changed] + [at for at in recording.odd if at != tools.UNSEALED]
     if recording.manifest["endpoint"] != tools.endpoint(os.environ, recording.manifest["model"]):
         why.append(f"it was made at {recording.manifest['endpoint']}, and GOOGLE_GEMINI_BASE_URL is another now")
@@ -622,12 +627,12 @@ def execute(folder: str, options: argparse.Namespace) -> int:
 def carry_out(folder: str, journal: provider.Journal, options: argparse.Namespace, played: list[Played]) -> int:
     """The run itself, under its lock; fills `played` and writes the report."""
     recording = budgeted(open_recording(folder), options)  # read anew: it is ours only now
-    write_file(os.path.join(folder, "manifest.json"), recording.manifest)
     if recording.report and options.retry_faults:
         names = (os.path.join(folder, f"report-{at}.json") for at in range(1, 1000))
         os.rename(os.path.join(folder, "report.json"), next(name for name in names if not os.path.lexists(name)))
     with contextlib.suppress(FileNotFoundError):
         os.remove(os.path.join(folder, "SHA256SUMS"))
+    write_file(os.path.join(folder, "manifest.json"), recording.manifest)
     run = Run(recording, journal, options)
     with contextlib.closing(open_index(recording.snapshot)) as index:
         played.extend(run.trials(index))
@@ -684,8 +689,8 @@ def replay_command(argv: list[str]) -> int:
         complain(problem.line)
     if not options.json:
         fared = ", ".join(f"{count} {name}" for name, count in counts(played).items() if name != "trials")
-        seconds = time.monotonic() - began
-        say(f"replayed {len(played)} of {len(plan)} trials | exchanges: {fared} | live requests: 0 | {seconds:.1f} s")
+        took = f"{time.monotonic() - began:.1f} s"
+        say(f"replayed {len(played)} of {len(plan)} trials | exchanges: {fared} | live requests: 0 | {took}")
     return code
 
 
@@ -744,8 +749,8 @@ def print_replay(recording: Recording, chosen: list[Planned], played: list[Playe
 def check_command(argv: list[str]) -> int:
     """Say what is wrong or weak in cases, labels and passages."""
     parser = Parser("run.py check", "What is wrong or weak in cases, labels and passages.")
-    parser.add_argument("--cases", metavar="FILE", default=CASES)
-    parser.add_argument("--snapshot", metavar="FILE", default=SNAPSHOT)
+    for name, default in (("--cases", CASES), ("--snapshot", SNAPSHOT)):
+        parser.add_argument(name, metavar="FILE", default=default, help="default: the published one")
     options = parser.parse_args(argv)
     faults: list[str] = []
     loaded: list[Any] = []
@@ -798,10 +803,9 @@ def stand_ins() -> dict[str, agent.Ask]:
         return sent(lambda request, seconds: {"event": "response", "status": 200, "elapsed": 0, "response": response})
 
     cut = {"content": {"parts": [{"text": '{"action": "sea'}]}, "finishReason": "MAX_TOKENS"}
-    nothing: dict[str, Any] = {"maxOutputTokens": 1}
     used_up = tools.Allowance(1, 1, {})
     used_up.count(1, None)
-    live = tools.Live("guard", {}, provider.Replay({}).send, used_up, nothing.update, lambda body, seconds: nothing,
+    live = tools.Live("guard", {}, provider.Replay({}).send, used_up, list[Any]().append, lambda body, seconds: {},
                       lambda outcome: "", time.monotonic, 180)
     return {
         "cut off": reply({"candidates": [cut]}),
@@ -824,15 +828,14 @@ def doctor_command(argv: list[str]) -> int:
         faults += 1
         say(f"fts5      NO: {error}")
     say(f"key       {key_state()}")
-    for entry in sorted(os.listdir(RECORDINGS) if os.path.isdir(RECORDINGS) else []):
-        if os.path.isdir(os.path.join(RECORDINGS, entry)):
-            try:
-                recording = open_recording(entry)
-                odd, state = "; ".join(recording.odd), "whole" if recording.report else "not finished"
-            except Mistaken as error:
-                odd = str(error)
-            faults += bool(odd)
-            say(f"recording {entry}: {odd or state}")
+    for entry in recordings():
+        try:
+            recording = open_recording(entry)
+            odd, state = "; ".join(recording.odd), "whole" if recording.report else "not finished"
+        except Mistaken as error:
+            odd = str(error)
+        faults += bool(odd)
+        say(f"recording {entry}: {odd or state}")
     return DIFFERS if faults else DONE
 
 
@@ -858,10 +861,9 @@ def main(argv: list[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        try:
+        code = DONE
+        with contextlib.suppress(SystemExit):  # argparse has shown its help
             code = command(argv)
-        except SystemExit:  # argparse has shown its help
-            code = DONE
         sys.stdout.flush()
         return code
     except Mistaken as error:
@@ -871,14 +873,13 @@ def main(argv: list[str] | None = None) -> int:
         for line in error.lines:
             complain(line)
         return MISTAKEN
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         complain("interrupted")
-        return INTERRUPTED
-    except BrokenPipeError:  # the reader has seen enough; what is left in the buffer must not complain at exit
+        return TERMINATED if error.args == ("SIGTERM",) else INTERRUPTED
+    except OSError as error:  # of standard output: what is left in its buffer must not complain at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return DONE
-    except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):  # the reader has seen enough
+            return DONE
         complain(f"standard output: {error.strerror}")
         return MISTAKEN
 
