@@ -222,11 +222,11 @@ def _grouped(events: Iterable[dict[str, Any]]) -> Exchanges:
         again = (trial, number, attempt) in announced and known is not None and attempt == known.attempts + 1
         if kind == "retry":
             announced.add((trial, number, attempt))
-        elif kind == "request" and known and not again:
+        elif kind == "request" and not again and (known or attempt != 1):
             odd.append((number, "is doubled: a second request without a retry"))
         elif kind == "request":
             outcome, sha256 = early.pop((trial, number), None), fingerprint(event["request"])
-            if not known and number < max(saved, default=0):
+            if not known and number < next(reversed(saved), 0):
                 odd.append((number, f"is out of order: it stands after exchange {max(saved)}"))
             if sha256 != event["sha256"]:
                 odd.append((number, "was edited: its request does not have the sha256 beside it"))
@@ -236,7 +236,7 @@ def _grouped(events: Iterable[dict[str, Any]]) -> Exchanges:
             saved[number] = Exchange(event["request"], sha256, outcome, attempt, doubted)
         elif known is None:
             early[trial, number] = event
-        elif known.outcome is not None:
+        elif known.outcome is not None or attempt != known.attempts:
             odd.append((number, f"is doubled: a second {kind}"))
         else:
             saved[number] = known._replace(outcome=event)

@@ -132,6 +132,7 @@ def open_recording(name: str) -> Recording:
     """The recording of that name or path; raises Mistaken when it cannot be replayed at all."""
     folder = find_recording(name)
     files = {file: os.path.join(folder, file) for file in os.listdir(folder)}
+    files = {name: path for name, path in files.items() if os.path.isfile(path)}
     manifest = read_manifest(os.path.join(folder, "manifest.json"))
     given, cases = load(files.get("cases.json", CASES), evaluate.load_cases)
     frozen, snapshot = load(files.get("snapshot.json", SNAPSHOT), retrieval.load_snapshot)
@@ -146,16 +147,15 @@ def open_recording(name: str) -> Recording:
         raise Mistaken(f"{shown_path(path)}, {error}; the recording is damaged: restore the file") from None
     hashes = input_hashes(given, frozen, manifest["config"])
     sums = read_bytes(files["SHA256SUMS"]).decode("utf-8", "replace") if "SHA256SUMS" in files else None
-    digests = {name: sha256_of(path) for name, path in files.items() if os.path.isfile(path)}
-    edits = list(tools.broken_seals(sums, digests))
+    edits = list(tools.broken_seals(sums, {name: sha256_of(path) for name, path in files.items()}))
     documents = {"cases.json": given, "snapshot.json": frozen}
     return Recording(os.path.basename(folder), manifest, cases, snapshot, hashes, exchanges, report, edits, documents)
 
 
 def find_recording(name: str) -> str:
     """The folder of a recording; raises Mistaken."""
-    named = [] if name in ("", os.curdir, os.pardir) else [os.path.join(RECORDINGS, name)]
-    for folder in (*named, name):
+    plain = os.path.basename(name) == name and name not in ("", os.curdir, os.pardir)
+    for folder in (os.path.join(RECORDINGS, name), name) if plain else (name,):
         if os.path.isdir(folder):
             return os.path.abspath(folder)
     raise Mistaken(f"no recording {agent.shown(name)}: give one of {', '.join(recordings())}, or a folder's path")
@@ -393,7 +393,9 @@ class Run:
             yield Played(trial, tape, replay, part, [])
             measured = part["checks"]["outcome"] != "not_measured"
             told = part["result"]["reason"] + ("" if measured else f": {end.detail}")
-            progress(f"{at} of {len(plan)}: {trial.id}: {part['checks']['outcome']}, {told}")
+            line = tools.visible(f"{at} of {len(plan)}: {trial.id}: {part['checks']['outcome']}, {told}")
+            before, after = ("\r\x1b[K", "") if sys.stderr.isatty() else ("", "\n")  # one line, or a line a trial
+            print(f"{before}{line}", end=after, file=sys.stderr, flush=True)
             if live.sent:
                 faults = 0 if measured else faults + 1
                 if faults and end.fault in provider.HOPELESS:
@@ -421,12 +423,6 @@ class Run:
 
         write, now = self.journal.write, time.monotonic
         return replay, tools.Live(trial, saved, replay.send, self.allowance, write, post, again, now, seconds)
-
-
-def progress(line: str) -> None:
-    """A line about a run under way, written over on a terminal."""
-    before, after = ("\r\x1b[K", "") if sys.stderr.isatty() else ("", "\n")
-    print(before + tools.visible(line), end=after, file=sys.stderr, flush=True)
 
 
 def live_command(argv: list[str]) -> int:
@@ -535,8 +531,8 @@ def resumable(options: argparse.Namespace) -> tuple[str, Recording]:
     faulted = evaluate.unmeasured(recording.report or {"trials": []})
     sealed = recording.report and tools.UNSEALED not in recording.edits
     if sealed and not (faulted and options.retry_faults):
-        rest = "; --retry-faults runs its unmeasured trials again" if faulted else ", and all its trials were measured"
-        raise Mistaken(f"recording {recording.name} is finished{rest}")
+        rest = "runs its unmeasured trials again" if faulted else "has nothing to run: all its trials were measured"
+        raise Mistaken(f"recording {recording.name} is finished; --retry-faults {rest}")
     why = [f"{name} changed since" for name in recording.changed] + [at for at in recording.odd if at != tools.UNSEALED]
     if recording.manifest["endpoint"] != tools.endpoint(os.environ, recording.manifest["model"]):
         why.append(f"it was made at {recording.manifest['endpoint']}, and GOOGLE_GEMINI_BASE_URL is another now")
@@ -710,14 +706,12 @@ def problems_of(recording: Recording, played: list[Played], planned: set[str]) -
 
 def choose(plan: list[Planned], options: argparse.Namespace) -> list[Planned]:
     """The trials of a plan that the flags ask for; raises Mistaken where there is none."""
-    wanted = [
-        trial for trial in plan
-        if options.case in (None, trial.case.id) and options.mode in (None, trial.mode)
-        and options.repeat in (None, trial.repeat)
-    ]
+    asked = (options.case, options.mode, options.repeat)
+    places = [(at, zip(asked, (at.case.id, at.mode, at.repeat), strict=True)) for at in plan]
+    wanted = [at for at, pairs in places if all(one in (None, other) for one, other in pairs)]
     if not wanted:
-        asked = ", ".join(str(at) for at in (options.case, options.mode, options.repeat) if at is not None)
-        raise Mistaken(f"no trial {agent.shown(asked)}; there are {', '.join(trial.id for trial in plan) or 'none'}")
+        shown = agent.shown(", ".join(str(one) for one in asked if one is not None))
+        raise Mistaken(f"no trial {shown}; there are {', '.join(trial.id for trial in plan) or 'none'}")
     return wanted
 
 
@@ -850,38 +844,45 @@ HELP = "With no word, replay a recording. The words, each with its own --help:\n
 
 def complain(line: str) -> None:
     """One line of diagnostics."""
-    print(f"run.py: {tools.visible(line)}", file=sys.stderr)
+    with contextlib.suppress(OSError):
+        print(f"run.py: {tools.visible(line)}", file=sys.stderr)
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command and return its exit code; prints to sys.stdout and sys.stderr."""
     argv = sys.argv[1:] if argv is None else argv
-    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (closed by whoever started us)
+    sys.stdout, sys.stderr = (at or open(os.devnull, "w") for at in (sys.stdout, sys.stderr))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    code = DIFFERS  # until it is known: a reader that goes away early must not turn it into 0
     try:
-        code = DONE
-        with contextlib.suppress(SystemExit):  # argparse has shown its help
-            code = command(argv)
+        code = answer(argv)
         sys.stdout.flush()
-        return code
+    except OSError as error:  # what is left in the buffer of standard output must not complain at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            complain(f"{error.filename or 'standard output'}: {error.strerror}")
+            return MISTAKEN
+    return code
+
+
+def answer(argv: list[str]) -> int:
+    """The exit code of a command, whatever ends it."""
+    try:
+        return command(argv)
+    except SystemExit:  # argparse has shown its help
+        return DONE
     except Mistaken as error:
+        for line in error.lines:
+            complain(line)
         if "--json" in argv:
             reason = {"reason": error.reason} if error.reason else {}
             print(json.dumps({"error": {"code": MISTAKEN, "message": str(error), **reason}}, indent=1))
-        for line in error.lines:
-            complain(line)
         return MISTAKEN
     except KeyboardInterrupt as error:
         complain("interrupted")
         return TERMINATED if error.args == ("SIGTERM",) else INTERRUPTED
-    except OSError as error:  # of standard output: what is left in its buffer must not complain at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if isinstance(error, BrokenPipeError):  # the reader has seen enough
-            return DONE
-        complain(f"standard output: {error.strerror}")
-        return MISTAKEN
 
 
 def command(argv: list[str]) -> int:
@@ -895,6 +896,4 @@ def command(argv: list[str]) -> int:
 
 if __name__ == "__main__":
     gc.set_threshold(100_000)  # a replay keeps what it makes: looking for garbage early would cost a fifth of its time
-    code = main()
-    sys.stdout.flush()
-    os._exit(code)  # nothing is left to tidy up, and tidying would take as long as a tenth of a replay
+    os._exit(main())  # nothing is left to tidy up, and tidying would take as long as a tenth of a replay
