@@ -241,8 +241,8 @@ def _weaknesses(pattern: re.Pattern[str], required: bool, question: str, texts: 
         yield "repeats without a bound, which can take for ever; write {0,60} or the like"
     if len({(branch[:1] == "^", branch[-1:] == "$") for branch in re.sub(r"\(.*\)", "~", plain).split("|")}) > 1:
         yield "an anchor holds for one alternative only: ^30|60$ finds 30...; group as ^(?:30|60)$"
-    if re.search(r"\)[*+{]", plain):
-        return  # a repeated group may take for ever on a text
+    if re.search(r"\)[*+{]", plain) and re.search(r"[*+]|\{\d*,\}", plain):
+        return  # a repeated group and a repeat without a bound may take for ever on a text
     literals = [match[0] for match in map(pattern.search, re.split(r"\{[^}]*\}|[][()|~^$.?*+]", plain)) if match]
     said = [match[0] for match in map(pattern.search, texts) if match]
     for hit in literals + said:
