@@ -248,9 +248,7 @@ def run_trial(
     return agent.Tape(agent.controller(task, toolbox, model.ask, model.clock)), model
 
 
-def trial_json(
-    trial: Planned, tape: agent.Tape, model: provider.Model, snapshot: retrieval.Snapshot
-) -> dict[str, Any]:
+def trial_json(trial: Planned, tape: agent.Tape, model: provider.Model, snapshot: retrieval.Snapshot) -> dict[str, Any]:
     """A trial as it stands in a report, graded."""
     result = tape.result()
     return {
@@ -388,20 +386,20 @@ class Run:
             if end.reason in (agent.Reason.REPLAY_REQUEST_MISMATCH, agent.Reason.REPLAY_EXHAUSTED):
                 raise Mistaken(f"{trial.id}: {end.detail}: this run cannot go on; make a new one")
             if end.reason in agent.BUDGETS:
-                raise tools.Stopped(f"{end.reason}: {end.detail}")
+                raise tools.Stopped(f"{end.reason}: {end.detail}; a larger one lets it go on")
             self.made += live.sent
             yield Played(trial, tape, replay, part, [])
-            measured = part["checks"]["outcome"] != "not_measured"
-            told = part["result"]["reason"] + ("" if measured else f": {end.detail}")
+            measured, told = part["checks"]["outcome"] != "not_measured", part["result"]["reason"]
+            told += "" if measured else f": {end.detail}"
             line = tools.visible(f"{at} of {len(plan)}: {trial.id}: {part['checks']['outcome']}, {told}")
             before, after = ("\r\x1b[K", "") if sys.stderr.isatty() else ("", "\n")  # one line, or a line a trial
             print(f"{before}{line}", end=after, file=sys.stderr, flush=True)
             if live.sent:
-                faults = 0 if measured else faults + 1
-                if faults and end.fault in provider.HOPELESS:
-                    raise tools.Stopped(f"the next request would get the same: {end.detail}")
-                if faults == 2:
-                    raise tools.Stopped(f"two faults in a row, the last {part['result']['reason']}: {end.detail}")
+                faults = 0 if measured else 1 if live.sent > 1 else faults + 1
+                hopeless = faults and end.fault in provider.HOPELESS
+                why = "the next request would get the same" if hopeless else "two faults in a row, the last"
+                if at < len(plan) and (hopeless or faults == 2):
+                    raise tools.Stopped(f"{why}: {told}")
 
     def sending(self, trial: str) -> tuple[provider.Replay, tools.Live]:
         """What answers a trial: its recorded exchanges, and the service beyond them."""
@@ -613,6 +611,7 @@ def execute(folder: str, options: argparse.Namespace) -> int:
     except (tools.Stopped, OSError, KeyboardInterrupt) as error:
         why = "interrupted" if isinstance(error, KeyboardInterrupt) else f"stopped: {error}"
         go_on = f"python3 run.py --live --resume {os.path.basename(folder)} --execute-approved"
+        go_on += " --resend" * options.resend + " --retry-faults" * options.retry_faults
         complain(f"{why}; {len(played)} trials are done and kept; go on with: {go_on}")
         return TERMINATED if error.args == ("SIGTERM",) else INTERRUPTED if why == "interrupted" else STOPPED
     finally:
@@ -644,7 +643,8 @@ def carry_out(folder: str, journal: provider.Journal, options: argparse.Namespac
     measured = sum(at.json["checks"]["outcome"] != "not_measured" for at in played)
     say(f"{measured} of {len(played)} measured | live requests: {run.made} | {shown_path(folder)}")
     if measured < len(played):
-        say(f"to try the others: python3 run.py --live --resume {finished.name} --retry-faults --execute-approved")
+        say(f"to try the others: python3 run.py --live --resume {finished.name} --retry-faults --execute-approved "
+            f"--max-requests {min(tools.MOST_REQUESTS, finished.requests + tools.worst_requests(finished.manifest))}")
     return DONE
 
 
