@@ -397,7 +397,7 @@ class Flags(Lab):
             os.rename(away, self.path().rstrip(os.sep))
         self.assertEqual(gemini.heard, [])
 
-    @unittest.skipIf(not hasattr(os, "geteuid") or os.geteuid() == 0, "root may write everywhere")
+    @unittest.skipIf(not hasattr(os, "geteuid") or os.geteuid() == 0, "needs a user who is not root: root may write everywhere")
     def test_a_read_only_folder_is_refused_before_the_first_request(self) -> None:
         gemini = self.gemini([])
         os.chmod(self.path(), 0o555)
