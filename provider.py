@@ -321,7 +321,7 @@ def find_key(environ: Mapping[str, str]) -> tuple[str, str]:
     name = "GOOGLE_API_KEY" if environ.get("GOOGLE_API_KEY", "").strip() else "GEMINI_API_KEY"
     if not (key := environ.get(name, "").strip()):
         raise agent.Mistake(Reason.MISSING_API_KEY, "no key is set: set GOOGLE_API_KEY or GEMINI_API_KEY")
-    if len(key) < SHORTEST_KEY or not re.fullmatch("[!-~]+", key):
+    if len(key) < SHORTEST_KEY or not re.fullmatch(r"[!#-&(-\[\]-~]+", key):  # no quotes and no backslash either
         raise agent.Mistake(Reason.MISSING_API_KEY, f"{name} is too short or holds a character that no key has")
     return name, key
 

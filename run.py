@@ -132,7 +132,8 @@ def open_recording(name: str) -> Recording:
     """The recording of that name or path; raises Mistaken when it cannot be replayed at all."""
     folder = find_recording(name)
     files = {file: os.path.join(folder, file) for file in os.listdir(folder)}
-    files = {name: path for name, path in files.items() if os.path.isfile(path)}
+    for path in (path for name, path in files.items() if name in tools.FILES and not os.path.isfile(path)):
+        raise Mistaken(f"{shown_path(path)}: not an ordinary file")
     manifest = read_manifest(os.path.join(folder, "manifest.json"))
     given, cases = load(files.get("cases.json", CASES), evaluate.load_cases)
     frozen, snapshot = load(files.get("snapshot.json", SNAPSHOT), retrieval.load_snapshot)
@@ -147,13 +148,15 @@ def open_recording(name: str) -> Recording:
         raise Mistaken(f"{shown_path(path)}, {error}; the recording is damaged: restore the file") from None
     hashes = input_hashes(given, frozen, manifest["config"])
     sums = read_bytes(files["SHA256SUMS"]).decode("utf-8", "replace") if "SHA256SUMS" in files else None
-    edits = list(tools.broken_seals(sums, {name: sha256_of(path) for name, path in files.items()}))
+    digests = {name: sha256_of(path) for name, path in files.items() if os.path.isfile(path)}
+    edits = list(tools.broken_seals(sums, digests))
     documents = {"cases.json": given, "snapshot.json": frozen}
     return Recording(os.path.basename(folder), manifest, cases, snapshot, hashes, exchanges, report, edits, documents)
 
 
 def find_recording(name: str) -> str:
     """The folder of a recording; raises Mistaken."""
+    name = name.rstrip("/" + os.sep) or name
     plain = os.path.basename(name) == name and name not in ("", os.curdir, os.pardir)
     for folder in (os.path.join(RECORDINGS, name), name) if plain else (name,):
         if os.path.isdir(folder):
@@ -225,8 +228,9 @@ def replay(recording: Recording, chosen: list[Planned], index: retrieval.Index) 
         sending = provider.Replay(recording.exchanges.trials.get(trial.id, {}))
         tape, model = run_trial(trial, recording, index, sending.send)
         part = trial_json(trial, tape, model, recording.snapshot)
-        if recording.report is None and sending.missing and not (sending.exact or sending.unused):
-            continue  # a run in progress that had not come to it
+        begun = sending.exact or sending.unused or recording.exchanges.oddities.get(trial.id)
+        if recording.report is None and sending.missing and not begun:
+            continue  # a run in progress had not come to it
         problems = list(disagreements(trial.id, tape, sending, recording))
         if recording.report and not problems:
             problems += differences(part, reported.get(trial.id))
@@ -263,7 +267,7 @@ def trial_json(trial: Planned, tape: agent.Tape, model: provider.Model, snapshot
 
 def disagreements(trial: str, tape: agent.Tape, sending: provider.Replay, recording: Recording) -> Iterator[Problem]:
     """What does not hold between a trial and its recorded exchanges."""
-    doubted = recording.report is None or recording.report.get("in_doubt")
+    told = recording.report.get("in_doubt", []) if recording.report else None
     for number, odd in recording.exchanges.oddities.get(trial, []):
         yield Problem(f"{trial}: exchange {number} {odd}", trial, number)
     end, asked = tape[-1], sending.exact + bool(sending.differed) + sending.missing
@@ -274,7 +278,7 @@ def disagreements(trial: str, tape: agent.Tape, sending: provider.Replay, record
         yield Problem(line, trial, asked, end.reason)
     elif sending.missing and not (recording.report is None and not sending.unused):
         yield Problem(f"{trial}: exchange {asked}: {end.detail}", trial, asked, end.reason)
-    elif end.reason is agent.Reason.REPLY_IN_DOUBT and not doubted:
+    elif end.reason is agent.Reason.REPLY_IN_DOUBT and told is not None and f"{trial} exchange {asked}" not in told:
         yield Problem(f"{trial}: exchange {asked}: its reply is missing", trial, asked, end.reason)
     elif sending.unused:
         reason, first = agent.Reason.REPLAY_UNUSED_EXCHANGES, sending.unused[0]
@@ -338,7 +342,7 @@ def say(text: str = "") -> None:
 def columns() -> int:
     """How wide the text may be: the terminal, but no more than is easy to read."""
     with contextlib.suppress(OSError, ValueError):
-        return max(40, min(int(os.environ.get("COLUMNS") or os.get_terminal_size(1).columns), 100))
+        return max(40, min(int(os.environ.get("COLUMNS") or os.get_terminal_size(1).columns) or 100, 100))
     return 100
 
 
@@ -496,8 +500,7 @@ def planned(options: argparse.Namespace) -> tuple[str, Recording]:
     tools.check_manifest(manifest)
     hashes = input_hashes(given, frozen, config)
     manifest["hashes"] = {**hashes, "sources": provider.fingerprint(source_hashes())}
-    dated = f"{manifest['recorded_at'].replace('-', '').replace(':', '')}-{model}"
-    name = dated if options.name is None else options.name
+    name = time.strftime(f"%Y%m%dT%H%M%SZ-{model}", time.gmtime()) if options.name is None else options.name
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
         raise Mistaken(f"--name {agent.shown(name)}: 1 to 100 letters, digits, '.', '_', '-', a letter or digit first")
     folder = os.path.join(RECORDINGS, name)
@@ -656,7 +659,6 @@ class Parser(argparse.ArgumentParser):
         super().__init__(prog=prog, description=description, allow_abbrev=False, formatter_class=layout)
 
     def error(self, message: str) -> NoReturn:
-        """Raises Mistaken."""
         raise Mistaken(f"{message} (see {self.prog} --help)")
 
 
@@ -725,8 +727,7 @@ def open_index(snapshot: retrieval.Snapshot) -> retrieval.Index:
 
 def print_replay(recording: Recording, chosen: list[Planned], played: list[Played], trace_too: bool) -> None:
     """What a replay shows: where the recording is from, the traces, the table, the summary."""
-    manifest = recording.manifest
-    about = f"{manifest['model']}, {manifest['recorded_at'][:10]}. {manifest['provenance']}"
+    about = "{model}, {recorded_at:.10}. {provenance}".format(**recording.manifest)
     print(*tools.paragraphs(f"recording {recording.name}", about, columns(), 0), "", sep="\n")
     for at in played if trace_too else []:
         print_trace(at)
@@ -770,8 +771,7 @@ def guards_command(argv: list[str]) -> int:
     """Trip every guard on purpose, with a scripted model, and say whether each held."""
     parser = Parser("run.py guards", "Every guard, tripped on purpose by a scripted model: no key, no network.")
     parser.add_argument("name", nargs="?", metavar="NAME", help="only this guard")
-    name = parser.parse_args(argv).name
-    table = read_json(os.path.join(RECORDINGS, "guards.json"))["guards"]
+    name, table = parser.parse_args(argv).name, read_json(os.path.join(RECORDINGS, "guards.json"))["guards"]
     chosen = [guard for guard in table if name in (None, guard["guard"])]
     if not chosen:
         raise Mistaken(f"no guard {agent.shown(name)}; there are {', '.join(guard['guard'] for guard in table)}")
@@ -796,14 +796,15 @@ def stand_ins() -> dict[str, agent.Ask]:
     def reply(response: dict[str, Any]) -> agent.Ask:
         return sent(lambda request, seconds: {"event": "response", "status": 200, "elapsed": 0, "response": response})
 
-    cut = {"content": {"parts": [{"text": '{"action": "sea'}]}, "finishReason": "MAX_TOKENS"}
+    said = {"content": {"parts": [{"text": '{"action": "sea'}]}, "finishReason": "STOP"}
     used_up = tools.Allowance(1, 1, {})
     used_up.count(1, None)
-    live = tools.Live("guard", {}, provider.Replay({}).send, used_up, list[Any]().append, lambda body, seconds: {},
-                      lambda outcome: "", time.monotonic, 180)
+    live = tools.Live(
+        "guard", {}, provider.Replay({}).send, used_up, list[Any]().append, lambda body, seconds: {"status": 200},
+        lambda outcome: "", time.monotonic, 180)
     return {
-        "cut off": reply({"candidates": [cut]}),
-        "blocked": reply({"promptFeedback": {"blockReason": "SAFETY"}}),
+        "cut off": reply({"candidates": [said | {"finishReason": "MAX_TOKENS"}]}),
+        "blocked": reply({"candidates": [said], "promptFeedback": {"blockReason": "SAFETY"}}),
         "changed": sent(provider.Replay({1: provider.Exchange({}, provider.fingerprint({}), None, 1)}).send),
         "used up": sent(live.send),
     }
@@ -838,7 +839,7 @@ WORDS: dict[str, tuple[Callable[[list[str]], int], str]] = {
     "guards": (guards_command, "every guard, tripped on purpose, without a key"),
     "doctor": (doctor_command, "what this machine has, and whether the recordings are whole"),
 }
-HELP = "With no word, replay a recording. The words, each with its own --help:\n" + "\n".join(
+HELP = "With no word, replay a recording; --live plans a live run. The words, each with its own --help:\n" + "\n".join(
     f"  {word:8} {text}" for word, (_, text) in WORDS.items())
 
 

@@ -113,17 +113,27 @@ def check_manifest(manifest: dict[str, Any]) -> None:
     for name in ("cases", "modes"):
         if len(set(map(str, manifest[name]))) < len(manifest[name]):
             raise ValueError(f"{name} names one twice")
-    budget, output = manifest["budget"], manifest["config"].get("maxOutputTokens")
+    _check_allowances(manifest)
+    for mode in manifest["modes"]:
+        agent.checked(agent.Task("?", "1", mode, agent.Limits(**manifest["limits"]), manifest["candidates"]))
+
+
+def _check_allowances(manifest: dict[str, Any]) -> None:
+    output, budget, limits = manifest["config"].get("maxOutputTokens"), manifest["budget"], manifest["limits"]
+    prices = budget.get("prices", [1, 1])
+    amounts = [*prices, *(budget[name] for name in budget if name != "prices")] if type(prices) is list else []
+    if len(amounts) < 2 or len(prices) != 2 or not all(type(amount) in (int, float) for amount in amounts):
+        raise ValueError(f"budget is {agent.shown(budget)}: it can have tokens, cost and two prices")
     if not all(type(value) is str for value in manifest["hashes"].values()) or not budget.keys() <= BUDGET:
         raise ValueError("hashes are not all strings, or budget has an unknown name")
     if type(output) is not int or not 1 <= output <= 65_536:
         raise ValueError(f"maxOutputTokens is {agent.shown(output)}: 1 to 65536")
     if not 0 <= manifest["config"].get("temperature", 0) <= 2:
         raise ValueError(f"temperature is {manifest['config']['temperature']}: 0 to 2")
-    for name in manifest["limits"].keys() - set(agent.Limits._fields):
+    for name in limits.keys() - set(agent.Limits._fields):
         raise ValueError(f"no limit has the name {agent.shown(name)}; there are {', '.join(agent.Limits._fields)}")
-    for mode in manifest["modes"]:
-        agent.checked(agent.Task("?", "1", mode, agent.Limits(**manifest["limits"]), manifest["candidates"]))
+    for name in (name for name in agent.Limits._fields if name not in limits):
+        raise ValueError(f"the limit {name} is missing")
 
 
 BUDGET = {"tokens", "cost", "prices"}
@@ -178,7 +188,7 @@ def budget(old: Mapping[str, Any], price: str | None, tokens: int | None, cost: 
 
 
 UNSEALED = "SHA256SUMS is missing: whether a file was edited cannot be told"
-_SEALED = {"manifest.json", "cases.json", "snapshot.json", "exchanges.jsonl", "report.json"}
+FILES = {"manifest.json", "cases.json", "snapshot.json", "exchanges.jsonl", "report.json", "SHA256SUMS"}
 
 
 def broken_seals(sums: str | None, digests: Mapping[str, str]) -> Iterator[str]:
@@ -193,7 +203,7 @@ def broken_seals(sums: str | None, digests: Mapping[str, str]) -> Iterator[str]:
             yield f"{name} was edited after the run: it is not what SHA256SUMS says"
         elif name not in digests and name != "report.json":
             yield f"{name or digest} is named in SHA256SUMS and is not there"
-    unnamed = _SEALED & digests.keys() - {name for _, name in lines}
+    unnamed = (FILES - {"SHA256SUMS"}) & digests.keys() - {name for _, name in lines}
     yield from (f"{name} is not named in SHA256SUMS" for name in sorted(unnamed))
 
 
@@ -386,7 +396,7 @@ def paragraphs(label: str, text: str, columns: int, indent: int = 3) -> Iterator
     """A labelled text, wrapped to so many columns; the lines it has are kept."""
     import textwrap
 
-    first, rest = " " * indent + f"{label}: ", " " * (indent + 4)
+    first, rest = " " * indent + f"{visible(label)}: ", " " * (indent + 4)
     for line in text.splitlines() or [""]:
         shape = textwrap.TextWrapper(columns, first, rest, break_on_hyphens=False)
         yield from shape.wrap(visible(line)) or [first]

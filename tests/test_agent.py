@@ -326,6 +326,39 @@ class Admission(World):
             with self.subTest(words):
                 self.assertIn(words, self.run_patched(patch)[-1].detail)
 
+    def test_a_reply_that_is_no_json_is_quoted_by_its_beginning(self) -> None:
+        """In ASCII and on one line: whole up to 80 characters as JSON, else the first 60 and how many there are."""
+        none = "Expecting value: line 1 column 1 (char 0)"
+        for reply, detail in (
+            ("", f'({none}): ""'), ("I would search.", f'({none}): "I would search."'),
+            ("x" * 78, f'({none}): "{"x" * 78}"'), ("x" * 79, f'({none}): "{"x" * 59}... (81 characters)'),
+            ("x" * 500_000, f'({none}): "{"x" * 59}... (500002 characters)'),
+            ("d\u00e9j\u00e0\n\u2028vu", f'({none}): "d\\u00e9j\\u00e0\\n\\u2028vu"'),
+            ("\x1b[2J\u202e", f'({none}): "\\u001b[2J\\u202e"'),
+            ("NaN", '("NaN" is not a number that can be kept): "NaN"'),
+            ("{}\nDone.", '(Extra data: line 2 column 1 (char 3)): "{}\\nDone."'),
+            ('{"a":1,"a":2}', '(a key stands twice among ["a", "a"]): "{\\"a\\":1,\\"a\\":2}"'),
+            ("[" * 100_000, f'(nested deeper than 32): "{"[" * 59}... (100002 characters)'),
+        ):
+            with self.subTest(reply=reply[:20], length=len(reply)):
+                tape = self.trial([reply])
+                self.assertEqual(tape[-1], ended(Reason.INVALID_DECISION, f"not one JSON object {detail}"))
+                self.assertTrue(tape[-1].detail.isascii() and tape[-1].detail.isprintable())
+
+    def test_a_fault_says_its_reason_and_what_was_seen(self) -> None:
+        """As text, for whoever shows it; a mistake of a person's too. Its kind is told apart."""
+        for fault, told in (
+            (Fault(Reason.SEARCH_FAILED, "the index did not answer"), "search_failed: the index did not answer"),
+            (Fault(Reason.MODEL_TRANSPORT_FAILED, "no reply", "timeout"), "model_transport_failed: no reply"),
+            (Mistake(Reason.INVALID_MODE, 'the path is "both"'), 'invalid_mode: the path is "both"'),
+        ):
+            with self.subTest(told):
+                self.assertEqual(str(fault), told)
+        self.assertEqual((fault.reason, fault.detail, fault.kind), (Reason.INVALID_MODE, 'the path is "both"', ""))
+        with self.assertRaises(Mistake) as caught:
+            agent.checked(Task("?", "1", "agent", Limits(seconds=301)))
+        self.assertEqual(str(caught.exception), "invalid_limits: seconds is 301; it can be a whole number to 300")
+
     def test_nothing_is_coerced(self) -> None:
         """The word None is a word; null is no string."""
         tape = self.trial([search("None"), stop()])
@@ -608,8 +641,9 @@ class Tapes(World):
             ("agent, an empty reply", task, [""], [
                 Fact("asked"),
                 Fact("refused", reason=Reason.INVALID_DECISION,
-                     detail="not one JSON object: Expecting value: line 1 column 1 (char 0)"),
-                ended(Reason.INVALID_DECISION, "not one JSON object: Expecting value: line 1 column 1 (char 0)")]),
+                     detail='not one JSON object (Expecting value: line 1 column 1 (char 0)): ""'),
+                ended(Reason.INVALID_DECISION,
+                      'not one JSON object (Expecting value: line 1 column 1 (char 0)): ""')]),
             ("agent, a transport fault", task, [search(), timeout], [
                 *heard(search()), *found(QUESTION, "p1", "p2"), Fact("asked"),
                 ended(Reason.MODEL_TRANSPORT_FAILED, "no reply in 45 s", fault="timeout")]),

@@ -5,13 +5,25 @@ import hashlib
 import json
 import os
 import random
+import re
 import unittest
 import warnings
 from collections import Counter
 from typing import Any
 
 import evaluate
-from evaluate import CaseFaults, Finding, Outcome, grade, label_faults, load_cases, weak_labels
+from evaluate import (
+    CaseFaults,
+    Finding,
+    Outcome,
+    grade,
+    is_report,
+    label_faults,
+    load_cases,
+    report,
+    unlike_report,
+    weak_labels,
+)
 from tests.support import ROOT
 
 FUZZED = 1_000
@@ -358,6 +370,134 @@ class TheJudge(unittest.TestCase):
         for checks in ({"outcome": "splendid"}, {}, None):
             foreign = evaluate.summarize([{"mode": "agent", "checks": checks}])
             self.assertEqual({"agent": zero | {"ungraded": 1}}, foreign)
+
+
+class Reports(unittest.TestCase):
+    """What of a trial a report has, and where the two are not the same."""
+
+    def trial(self, **changes: Any) -> dict[str, Any]:
+        """A graded trial as a replay makes it; a change is of a place, its steps joined by two underscores."""
+        result = boiled()
+        trial = {
+            "id": "boil-fixed-1", "case_id": "boil", "split": "development", "repeat": 1, "mode": "fixed",
+            "result": result, **grade(one_case(), result, PASSAGES), "detail": "what was seen",
+            "elapsed_seconds": 1.5, "provider_usage": [{"totalTokenCount": 7}]}
+        for path, value in changes.items():
+            trial = changed(trial, path.replace("__", "."), value)
+        return trial
+
+    def test_what_is_the_same_is_no_difference(self) -> None:
+        """Nor is what only the replay has beside it, another sentence of scope, or another order of keys."""
+        for name, reported in (
+            ("the same", self.trial()), ("another scope", self.trial(checks__scope="As it was then.")),
+            ("another detail", self.trial(detail="")), ("other findings", self.trial(findings=[{}])),
+            ("another split", self.trial(split="held-out")), ("another id", self.trial(id="x")),
+            ("a field more", self.trial() | {"more": 1}),
+            ("another order", json.loads(json.dumps(self.trial(), sort_keys=True))),
+        ):
+            with self.subTest(name):
+                self.assertIsNone(unlike_report(self.trial(), reported))
+
+    def test_a_difference_is_one_line_with_its_place_and_its_exchange(self) -> None:
+        """The line of each place, and the number of the exchange where the place is one's."""
+        rows: tuple[tuple[str, Any, int | None, str], ...] = (
+            ("result__answer", "At 99 degrees.", None,
+             '"At 99 degrees." at result.answer, at character 3, and the replay "At 100 degrees."'),
+            ("result__status", "failed", None,
+             '"failed" at result.status, at character 0, and the replay "answered"'),
+            ("result__reason", "citation", None,
+             '"citation" at result.reason, at character 8, and the replay "citation_contract_passed"'),
+            ("result__decisions", [{"action": "stop"}], 1,
+             '"stop" at result.decisions[0].action, and the replay (absent)'),
+            ("result__decisions", [{}, {}, {"x": 1}], 2, "{} at result.decisions[1], and the replay (absent)"),
+            ("result__decisions", [], 1, "(absent) at result.decisions[0], and the replay {}"),
+            ("result__usage__reads", 1.0, None, "1.0 at result.usage.reads, and the replay 1"),
+            ("result__observations__0__tool", "read", None,
+             '"read" at result.observations[0].tool, at character 0, and the replay "search"'),
+            ("checks__outcome", "fail", None,
+             '"fail" at checks.outcome, at character 0, and the replay "pass"'),
+            ("checks__answer_fixture_check", 1, None, "1 at checks.answer_fixture_check, and the replay true"),
+            ("provider_usage__0__totalTokenCount", 8, 1,
+             "8 at provider_usage[0].totalTokenCount, and the replay 7"),
+            ("provider_usage", [{"totalTokenCount": 7}] * 12, 2,
+             '{"totalTokenCount": 7} at provider_usage[1], and the replay (absent)'),
+            ("provider_usage", None, None, 'null at provider_usage, and the replay [{"totalTokenCount": 7}]'),
+            ("elapsed_seconds", None, None, "null at elapsed_seconds, and the replay 1.5"),
+        )
+        for path, value, number, line in rows:
+            with self.subTest(path=path, value=value):
+                told = unlike_report(self.trial(), self.trial(**{path: value}))
+                self.assertEqual(told, (number, f"the report has {line}"))
+        for at in (9, 10, 11):
+            usage = [{"totalTokenCount": 7}] * 12
+            other = [*usage[:at], {"totalTokenCount": 8}, *usage[at + 1 :]]
+            told = unlike_report(self.trial(provider_usage=usage), self.trial(provider_usage=other))
+            line = f"the report has 8 at provider_usage[{at}].totalTokenCount, and the replay 7"
+            self.assertEqual(told, (at + 1, line))
+
+    def test_the_reason_is_looked_at_before_all_else(self) -> None:
+        """Whatever stands first in either, and where a report has none; then the result, the checks, the tokens."""
+        stopped = self.trial(result__status="incomplete", result__reason="model_stopped", result__answer="",
+                             checks__outcome="incomplete", provider_usage=[], elapsed_seconds=9)
+        both = '"model_stopped" at result.reason, at character 0, and the replay "citation_contract_pa"'
+        self.assertEqual(unlike_report(self.trial(), stopped), (None, f"the report has {both}"))
+        stopped["result"] = dict(reversed(stopped["result"].items()))
+        self.assertEqual(unlike_report(self.trial(), stopped), (None, f"the report has {both}"))
+        del stopped["result"]["reason"]
+        told = 'the report has null at result.reason, and the replay "citation_contract_passed"'
+        self.assertEqual(unlike_report(self.trial(), stopped), (None, told))
+        places: tuple[tuple[str, Any, str], ...] = (
+            ("result__status", "failed", "result.status"), ("checks__outcome", "fail", "checks.outcome"),
+            ("provider_usage", [], "provider_usage[0]"), ("elapsed_seconds", 9, "elapsed_seconds"))
+        for number, (_, _, where) in enumerate(places):
+            reported = self.trial(**{path: value for path, value, _ in places[number:]})
+            with self.subTest(first=where):
+                found = unlike_report(self.trial(), reported)
+                assert found
+                self.assertRegex(found[1], rf"^the report has .* at {re.escape(where)}[ ,]")
+
+    def test_a_trial_that_failed_says_why(self) -> None:
+        """In brackets behind the line; one that ended otherwise does not."""
+        for status, behind in (("failed", " (what was seen)"), ("incomplete", ""), ("answered", "")):
+            replayed = self.trial(result__status=status, result__reason="x")
+            told = f'the report has "y" at result.reason, at character 0, and the replay "x"{behind}'
+            self.assertEqual(unlike_report(replayed, self.trial(result__reason="y")), (None, told))
+
+    def test_a_trial_that_the_report_lacks_is_told(self) -> None:
+        """One that is there in another shape is a difference, and no exception."""
+        self.assertEqual(unlike_report(self.trial(), None), (None, "the report does not have this trial"))
+        for foreign in ({}, {"result": None}, {"result": [1], "checks": "x"}, {"result": {"reason": 5}, "checks": {}}):
+            with self.subTest(foreign=foreign):
+                told = unlike_report(self.trial(), foreign)
+                assert told
+                self.assertRegex(told[1], "^the report has (null|5) at result.reason, and the replay ")
+
+    def test_a_report_has_a_list_of_trials_with_ids(self) -> None:
+        """Nothing else is needed to compare with it."""
+        for value, fits in (
+            ({"trials": []}, True), ({"trials": [{"id": ""}]}, True), ({"trials": [{"id": "a"}], "x": 1}, True),
+            (None, False), ([], False), ("trials", False), ({}, False), ({"trials": None}, False),
+            ({"trials": {}}, False), ({"trials": [None]}, False), ({"trials": [{}]}, False),
+            ({"trials": [{"id": 1}]}, False), ({"trials": [{"id": "a"}, {"id": None}]}, False),
+        ):
+            with self.subTest(value=value):
+                self.assertIs(is_report(value), fits)
+
+    def test_a_report_has_its_fields_in_their_order_and_no_others(self) -> None:
+        """What is known of the run, its trials, their summary; what is in doubt only where that is told."""
+        own = ("trials", "summary")
+        known = {name: f"its {name}" for name in reversed(evaluate.REPORT) if name not in own} | {"hashes": "x"}
+        made = report([self.trial()], known)
+        self.assertEqual(list(made), list(evaluate.REPORT))
+        self.assertEqual({name: made[name] for name in made if name not in own},
+                         {name: f"its {name}" for name in evaluate.REPORT if name not in own})
+        self.assertEqual(made["trials"], [self.trial()])
+        none = {"fail": 0, "incomplete": 0, "not_measured": 0, "ungraded": 0}
+        self.assertEqual(made["summary"], {"fixed": {"pass": 1} | none})
+        self.assertTrue(is_report(made))
+        for in_doubt in ([], ["boil-fixed-1 exchange 1"]):
+            told = report([], known | {"in_doubt": in_doubt})
+            self.assertEqual((list(told)[-1], told["in_doubt"]), ("in_doubt", in_doubt))
 
 
 class Labels(unittest.TestCase):

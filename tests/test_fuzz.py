@@ -154,6 +154,8 @@ class Fuzz(unittest.TestCase):
         result = json.loads(json.dumps(tape.result(), allow_nan=False, ensure_ascii=False).encode())
         self.assertEqual([fact.kind for fact in tape].count("ended"), 1)
         self.assertEqual(tape[-1].kind, "ended")
+        detail = tape[-1].detail
+        self.assertTrue(len(detail) < 400 and detail.isascii() and (detail + "-").isprintable(), detail)
         read, searches = self.observed(result["observations"])
         usage = result["usage"]
         for name, used in usage.items():

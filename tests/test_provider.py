@@ -215,16 +215,20 @@ class Heard(unittest.TestCase):
     def test_a_body_that_is_not_one_object_is_named(self) -> None:
         """A list, a text, or a body kept as `text` or `base64` because it was not JSON."""
         bare = {name: value for name, value in response({}).items() if name != "response"}
-        for name, event in {
-            "a list": response([replied({"text": REPLY})]),
-            "a text": response(REPLY),
-            "not JSON": bare | {"text": "<html>"},
-            "not text": bare | {"base64": "AAEC"},
-        }.items():
+        for name, event, what in (
+            ("a list", response([1, "x"]), '[1, "x"]'),
+            ("a text", response("no reply"), '"no reply"'),
+            ("not JSON", bare | {"text": "busy, try later"}, '"busy, try later"'),
+            ("long", bare | {"text": "x" * 500}, '"' + "x" * 59 + "... (502 characters)"),
+            ("a page", bare | {"text": "<html>"}, 'text/html: "<html>"'),
+            ("a whole page", bare | {"text": " \n<!DOCTYPE HTML>"}, r'text/html: " \n<!DOCTYPE HTML>"'),
+            ("empty", bare | {"text": ""}, '""'),
+            ("not text", bare | {"base64": "AAEC"}, "bytes that are not UTF-8"),
+        ):
             with self.subTest(name):
                 fault = self.fault(event)
-                self.assertEqual(fault.reason, Reason.UNFINISHED_MODEL_REPLY)
-                self.assertRegex(fault.detail, "^HTTP 200, and the body is not one JSON object but ")
+                told = f"HTTP 200, and the body is not one JSON object but {what}"
+                self.assertEqual((fault.reason, fault.detail), (Reason.UNFINISHED_MODEL_REPLY, told))
 
     def test_a_status_other_than_200_is_a_fault_of_http_whatever_the_body_says(self) -> None:
         for status in (201, 204, 206, 302, 400, 429, 500, 503, 0, -200):
@@ -239,6 +243,11 @@ class Heard(unittest.TestCase):
                 fault = self.fault(error(kind, "what the service said"))
                 self.assertEqual((fault.reason, fault.kind), (Reason.MODEL_TRANSPORT_FAILED, kind))
                 self.assertEqual(fault.detail, "what the service said")
+
+    def test_of_a_long_message_500_characters_are_told(self) -> None:
+        for length, told in ((499, 499), (500, 500), (501, 500), (4_096, 500)):
+            with self.subTest(length=length):
+                self.assertEqual(self.fault(error("http_503", "x" * length)).detail, "x" * told)
 
     def test_an_error_that_was_the_trials_rest_of_time_is_deadline(self) -> None:
         fault = self.fault(error("deadline", "the trial's time was over"))
@@ -768,17 +777,27 @@ class Loading(unittest.TestCase):
         self.assertTrue(all(at.outcome for saved in found.trials.values() for at in saved.values()))
 
     def test_a_second_attempt_behind_a_retry_line_is_the_one_that_counts(self) -> None:
-        late = response_line(attempt=2, elapsed=9.0)
-        for name, events in {
-            "after a lost reply": [request_line(), retry_line(), request_line(attempt=2), late],
-            "after an error": [
-                request_line(), error("timeout") | {"trial": "t"}, retry_line(), request_line(attempt=2), late],
-        }.items():
+        """Of an earlier one it is kept whether its reply is known."""
+        late, failed = response_line(attempt=2, elapsed=9.0), error("timeout") | {"trial": "t"}
+        second = [retry_line(), request_line(attempt=2)]
+        third = [retry_line(attempt=3), request_line(attempt=3), response_line(attempt=3)]
+        for name, events, outcome, attempts, doubted in (
+            ("the first", [request_line(), response_line()], response_line(), 1, False),
+            ("a lost reply", [request_line()], None, 1, False),
+            ("after a lost reply", [request_line(), *second, late], late, 2, True),
+            ("after an error", [request_line(), failed, *second, late], late, 2, False),
+            ("lost again", [request_line(), *second], None, 2, True),
+            ("lost after an error", [request_line(), failed, *second], None, 2, False),
+            ("a third, after a lost first", [request_line(), *second, late, *third], third[2], 3, True),
+            ("a third, after a lost second", [request_line(), failed, *second, *third], third[2], 3, True),
+            ("a third, after two errors", [request_line(), failed, *second, failed | {"attempt": 2}, *third],
+             third[2], 3, False),
+        ):
             with self.subTest(name):
                 found = load_exchanges(written(*events), True)
                 self.assertEqual(found.oddities["t"], [])
-                self.assertEqual(found.trials["t"][1].outcome, late)
-                self.assertEqual(found.trials["t"][1].attempts, 2)
+                exchange = found.trials["t"][1]
+                self.assertEqual((exchange.outcome, exchange.attempts, exchange.doubted), (outcome, attempts, doubted))
 
     def test_whole_lines_that_are_odd_are_told_by_number(self) -> None:
         for name, events, odd in (
@@ -787,11 +806,24 @@ class Loading(unittest.TestCase):
             ("a reply and an error", [request_line(), response_line(), error("x") | {"trial": "t"}], [(1, "doubled")]),
             ("both twice", [request_line(), response_line()] * 2, [(1, "doubled"), (1, "doubled")]),
             ("an attempt without a retry line", [request_line(), request_line(attempt=2), response_line(attempt=2)],
-             [(1, "doubled")]),
+             [(1, "a second request without a retry"), (1, "a second response")]),
+            ("a reply to an attempt that was not made", [request_line(), response_line(attempt=2)],
+             [(1, "a second response")]),
+            ("an error of one", [request_line(), error("x") | {"trial": "t", "attempt": 2}], [(1, "a second error")]),
+            ("a second attempt and no first", [request_line(attempt=2), response_line(attempt=2)],
+             [(1, "a second request without a retry"), (1, "missing its request")]),
+            ("a retry of nothing", [retry_line(), request_line(attempt=2), response_line(attempt=2)],
+             [(1, "a second request without a retry"), (1, "missing its request")]),
+            ("an attempt left out", [request_line(), retry_line(attempt=3), request_line(attempt=3)],
+             [(1, "a second request without a retry")]),
             ("the reply first", [response_line(), request_line()], [(1, "out of order")]),
             ("only the reply", [response_line()], [(1, "missing its request")]),
             ("the second first", [request_line(number=2), response_line(number=2), request_line(), response_line()],
              [(1, "out of order")]),
+            ("the fourth too early", [line for at in (1, 4, 2, 3) for line in (
+                request_line(number=at), response_line(number=at))], [(2, "out of order: it stands after exchange 4")]),
+            ("backwards", [line for at in (3, 2, 1) for line in (
+                request_line(number=at), response_line(number=at))], [(2, "out of order"), (1, "out of order")]),
             ("another hash", [request_line(sha256="0" * 64), response_line()], [(1, "edited")]),
         ):
             with self.subTest(name):
@@ -852,12 +884,12 @@ class Loading(unittest.TestCase):
                 load_exchanges(data, True)
 
     def test_a_run_in_progress_reads_from_any_cut(self) -> None:
-        """The unfinished last line is dropped, and where the whole ones end is told."""
+        """The unfinished last line is dropped, and nothing else."""
         good = written(request_line(), response_line(), request_line(number=2), response_line(number=2))
         for cut in range(len(good) + 1):
             found = load_exchanges(good[:cut], False)
             whole = good[:cut].rfind(b"\n") + 1
-            self.assertEqual(found.whole_bytes, whole)
+            self.assertEqual(found, load_exchanges(good[:whole], False))
             lines = [json.loads(line) for line in good[:whole].splitlines()]
             saved = found.trials.get("t", {})
             self.assertEqual(list(saved), [line["exchange"] for line in lines if line["event"] == "request"])
@@ -882,7 +914,10 @@ class Loading(unittest.TestCase):
                     self.assertTrue(str(damage).isprintable(), str(damage))
                 else:
                     read += 1
-                    self.assertLessEqual(found.whole_bytes, len(data))
+                    self.assertEqual(set(found.trials), set(found.oddities))
+                    for saved in found.trials.values():
+                        for number, at in saved.items():
+                            self.assertTrue(number >= 1 and at.attempts >= 1 and at.sha256 == fingerprint(at.request))
         self.assertGreater(min(read, refused), FUZZED / 4, (read, refused))
 
 

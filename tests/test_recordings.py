@@ -18,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 import unittest
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -97,6 +98,7 @@ class Kit(unittest.TestCase):
             if type(value) is str and (value + os.sep).startswith(ROOT + os.sep) and not name.startswith("__")
         }
         cls.enterClassContext(mock.patch.dict(vars(run), moved))
+        cls.enterClassContext(mock.patch.dict(os.environ, {"COLUMNS": "100"}))  # whatever terminal this runs in
         cls.addClassCleanup(gc.set_threshold, *gc.get_threshold())
         gc.set_threshold(100_000)  # as run.py does where it is the program
 
@@ -418,10 +420,11 @@ def left_over(number: int, reason: str) -> list[str]:
     return [f"{TRIAL}: exchange {numbers}: left over: the trial ended before with {reason}"]
 
 
-def ended(number: int, reason: str, status: str, detail: str = "") -> list[str]:
-    """What is told of a trial that ended with that exchange: what is left over, or at the last what the report has."""
-    report = f'{TRIAL}: the report has "answered" at result.status, at character 0, and the replay "{status}"'
-    return [line + detail for line in left_over(number + 1, reason) or [report]]
+def ended(number: int, reason: str, detail: str = "") -> list[str]:
+    """What is told of a trial that ended with that exchange: what is left over, or at the last what the report has,
+    which is seen by the reason before the status; of either side 20 characters are shown."""
+    both = f'"citation_contract_pa" at result.reason, at character 0, and the replay "{reason[:20]}"'
+    return [line + detail for line in left_over(number + 1, reason) or [f"{TRIAL}: the report has {both}"]]
 
 
 def ends_early(number: int) -> tuple[int, int, int, int]:
@@ -472,7 +475,6 @@ def assessment(events: list[dict[str, Any]], number: int) -> str:
 WORDS = {1: "ing to a UTF-8 file.", 3: "ensure_ascii=False).", LAST: "ing to a UTF-8 file."}
 ASSESSMENTS = {1: 101, 3: 112, LAST: 176}  # their lengths, at which an appended word begins
 TOKENS = {1: 557, 3: 826, LAST: 1493}
-IN_DOUBT = "exchange {} was sent, and no reply is recorded"
 RESENT = "is doubled: a second request without a retry"
 
 EDITS = (
@@ -484,16 +486,16 @@ EDITS = (
          lambda number: [at(number, " is missing its request"), lacking(number)], asks_beyond),
     Edit("its reply is missing",
          lambda events, where, number: events.pop(where + 1),
-         lambda number: ended(number, "reply_in_doubt", "failed", f" ({IN_DOUBT.format(number)})"), ends_early),
+         lambda number: [at(number, ": its reply is missing")], ends_early),
     Edit("all after it is left over, for its reply is a stop",
          lambda events, where, number: with_reply(events, number, **STOP),
-         lambda number: ended(number, "model_stopped", "incomplete"), ends_early),
+         lambda number: ended(number, "model_stopped"), ends_early),
     Edit("one exchange too many stands after it",
          lambda events, where, number: events.__setitem__(
              slice(where + 2, where + 2), numbered(events[where : where + 2], LAST + 1)),
          lambda number: [
              *(at(later, f" is out of order: it stands after exchange {LAST + 1}")
-               for later in range(number + 1, LAST + 1)),
+               for later in range(number + 1, LAST + 1)[:1]),  # those behind it follow one another as they should
              at(LAST + 1, ": left over: the trial ended before with citation_contract_passed")],
          lambda number: (LAST, 0, 0, 1)),
     Edit("its two lines are swapped",
@@ -549,7 +551,7 @@ EDITS = (
              f"provider_usage[{number - 1}].totalTokenCount, and the replay {TOKENS[number]}.0"]),
     Edit("its time is edited past the trial's",
          lambda events, where, number: events[where + 1].update(elapsed=180.0),
-         lambda number: ended(number, "deadline", "incomplete"), ends_early),
+         lambda number: ended(number, "deadline"), ends_early),
     # Between nulls a time says nothing that the report has too: there only the seal tells of it.
     Edit("its time is edited within the trial's",
          lambda events, where, number: events[where + 1].update(elapsed=9.5),
@@ -558,7 +560,7 @@ EDITS = (
          lambda events, where, number: events.__setitem__(where + 1, {
              **{name: events[where + 1][name] for name in ("trial", "exchange", "attempt", "elapsed")},
              "event": "error", "kind": "timeout", "status": None, "message": "no reply in 45 s"}),
-         lambda number: ended(number, "model_transport_failed", "failed", " (no reply in 45 s)"), ends_early),
+         lambda number: ended(number, "model_transport_failed", " (no reply in 45 s)"), ends_early),
     Edit("its keys stand in another order",
          lambda events, where, number: events.__setitem__(where, dict(sorted(events[where].items(), reverse=True))),
          lambda number: []),
@@ -592,8 +594,8 @@ class Edits(Kit):
 
     def test_the_table_has_every_kind_of_edit(self) -> None:
         lines = [line for edit in EDITS for number in PLACES.values() for line in edit.told(number)]
-        for word in ("is missing", "not in the recording", "left over", "out of order", "doubled", "edited", "differs",
-                     "the report has"):
+        for word in ("is missing its request", "its reply is missing", "not in the recording", "left over",
+                     "out of order", "doubled", "edited", "differs", "the report has"):
             self.assertTrue(any(word in line for line in lines), word)
         self.assertFalse([line for line in lines if TRIAL not in line])
 
@@ -628,9 +630,9 @@ class Edits(Kit):
                 self.write("exchanges.jsonl", written(events + ghosts))
                 self.seal()
                 shown = self.main()
-                self.assertEqual((shown.code, len(shown.lines)), (1, 1), shown.lines)
-                self.assertIn("left over", shown.lines[0])
-                self.assertIn(name if name.isprintable() else "\\x1b[2J", shown.lines[0])
+                shown_name = name if name.isprintable() else "\\x1b[2J"
+                line = f"{shown_name}: its exchanges are left over: the plan has no such trial"
+                self.assertEqual((shown.code, shown.lines), (1, [line]))
                 self.assertEqual(shown.closing[:5], (16, 16, 40, 0, 0))
 
     def test_what_is_left_over_is_told_in_the_order_of_the_file(self) -> None:
@@ -667,20 +669,60 @@ class Edits(Kit):
             ("the exchange is missing", 3, {"exchange": 3, "reason": "replay_exhausted"}),
             ("all after it is left over, for its reply is a stop", 3,
              {"exchange": 4, "reason": "replay_unused_exchanges"}),
+            ("its reply is missing", 3, {"exchange": 3, "reason": "reply_in_doubt"}),
             ("its request is doubled", LAST, {"exchange": LAST}),
         ):
-            with self.subTest(name):
-                self.restore()
-                (edit,) = (at for at in EDITS if at.name == name)
-                events = lines_of(self.read("exchanges.jsonl"))
-                edit.change(events, place(events, number), number)
-                self.write("exchanges.jsonl", written(events))
+            for sealed in (True, False):
+                with self.subTest(name, sealed=sealed):
+                    self.restore()
+                    (edit,) = (at for at in EDITS if at.name == name)
+                    events = lines_of(self.read("exchanges.jsonl"))
+                    edit.change(events, place(events, number), number)
+                    self.write("exchanges.jsonl", written(events))
+                    if sealed:
+                        self.seal()
+                    shown = self.main("--json")
+                    document = shown.json
+                    told = edit.told(number)
+                    self.assertEqual(document["error"], {"code": 1, "message": told[0], "trial": TRIAL, **error})
+                    self.assertEqual(len(document["trials"]), 16)
+                    self.assertEqual(shown.lines, ([] if sealed else [edited("exchanges.jsonl")]) + told)
+
+    def test_a_trial_that_differs_says_so_itself_and_the_line_says_where(self) -> None:
+        events = lines_of(self.read("exchanges.jsonl"))
+        events[place(events, 3)]["sha256"] = provider.fingerprint(misspelled(events[place(events, 3)])["request"])
+        self.write("exchanges.jsonl", written(events))
+        self.seal()
+        shown = self.main("--json", *CHOSEN)
+        self.assertEqual(shown.lines, [difference(3)])
+        (trial,) = shown.json["trials"]
+        self.assertEqual(trial["detail"], "exchange 3 is not the recorded request")
+        self.assertEqual((trial["result"]["status"], trial["result"]["reason"], trial["checks"]["outcome"]),
+                         ("failed", "replay_request_mismatch", "not_measured"))
+
+    def test_where_no_trial_is_named_the_error_is_the_first_line(self) -> None:
+        self.write("report.json", self.read("report.json") + b" ")
+        shown = self.main("--json")
+        self.assertEqual(shown.json["error"], {"code": 1, "message": edited("report.json")})
+        self.assertEqual((shown.code, shown.lines), (1, [edited("report.json")]))
+
+    def test_a_reply_that_the_report_knows_to_be_in_doubt_is_no_difference(self) -> None:
+        """A run that was gone on with past a lost reply lists it; the trial is then compared as any other."""
+        events = lines_of(self.read("exchanges.jsonl"))
+        del events[place(events, LAST) + 1]
+        self.write("exchanges.jsonl", written(events))
+        self.remove("report.json", "SHA256SUMS")
+        report = self.main("--json").json
+        for in_doubt, lines in (
+            ([f"{TRIAL} exchange {LAST}"], []), ([], [at(LAST, ": its reply is missing")]),
+            (None, [at(LAST, ": its reply is missing")]),
+        ):
+            with self.subTest(in_doubt=in_doubt):
+                self.write("report.json", compact(report | ({} if in_doubt is None else {"in_doubt": in_doubt})))
                 self.seal()
-                shown = self.main("--json")
-                document = shown.json
-                self.assertEqual(document["error"], {"code": 1, "message": shown.lines[0], "trial": TRIAL, **error})
-                self.assertEqual(len(document["trials"]), 16)
-                self.assertEqual(shown.lines, edit.told(number))
+                shown = self.main()
+                self.assertEqual((shown.code, shown.lines), (1 if lines else 0, lines))
+                self.assertEqual(shown.closing, (16, 16, 40, 0, 0, 0))
 
 
 class Damage(Kit):
@@ -947,8 +989,66 @@ class Inputs(Kit):
                 self.restore()
                 self.edit(file, change)
                 shown = self.main(*CHOSEN)
-                self.assertEqual((shown.code, shown.closing, len(shown.lines)), (1, (1, 16, 6, 0, 0, 0), 1))
+                self.assertEqual((shown.code, shown.closing, len(shown.lines)), (1, (1, 16, 6, 0, 0, 0), 2))
                 self.assertRegex(shown.lines[0], rf"^{TRIAL}: the report has .* at {where}")
+                self.assertEqual(shown.lines[1], f"changed since the recording: {file.removesuffix('.json')}")
+                error = self.main("--json", *CHOSEN).json["error"]
+                self.assertEqual(error, {"code": 1, "message": shown.lines[0], "trial": TRIAL})
+
+    def test_a_changed_input_that_no_request_and_no_result_shows_is_told_by_its_name(self) -> None:
+        """One line, exit code 1, and all that was chosen is exact; the trials are those of the recording."""
+        before = strict(self.main("--json", *CHOSEN).json["trials"])
+        text = "Of another version."
+        other = {"source_id": "later", "version": "9", "text": text, "url": "https://docs.invalid/9",
+                 "text_sha256": hashlib.sha256(text.encode()).hexdigest()}
+        rows: tuple[tuple[str, str, dict[str, Any]], ...] = (
+            ("a label that grades alike", "cases", {
+                "cases.json": lambda document: document["cases"][1]["answer_patterns"].append(".")}),
+            ("a label of another case", "cases", {
+                "cases.json": lambda document: document["cases"][3].update(sources=["path-read"])}),
+            ("the question of another case", "cases", {
+                "cases.json": replace(("cases", 0, "question"), "append", "prepend")}),
+            ("a case more", "cases", {
+                "cases.json": lambda document: document["cases"].append(document["cases"][0] | {"id": "more"})}),
+            ("a passage of another version", "snapshot", {
+                "snapshot.json": lambda document: document["passages"].append(other)}),
+            ("the address of a passage that nobody asked for", "snapshot", {
+                "snapshot.json": replace(("passages", 3, "url"), "3.13", "3.14")}),
+            ("both", "cases, snapshot", {
+                "cases.json": lambda document: document["cases"][1]["forbidden_patterns"].append("zebra"),
+                "snapshot.json": replace(("passages", 3, "url"), "3.13", "3.14")}),
+            ("a hash in the manifest", "prompt", {
+                "manifest.json": lambda manifest: manifest["hashes"].update(prompt="0" * 64)}),
+            ("a hash that the manifest lacks", "schema", {
+                "manifest.json": lambda manifest: manifest["hashes"].pop("schema") and None}),
+        )
+        for name, changed, changes in rows:
+            with self.subTest(name):
+                self.restore()
+                for file, change in changes.items():
+                    self.edit(file, change)
+                self.seal()
+                shown = self.main(*CHOSEN)
+                line = f"changed since the recording: {changed}"
+                self.assertEqual((shown.code, shown.lines, shown.closing), (1, [line], (1, 16, 6, 0, 0, 0)))
+                document = self.main("--json", *CHOSEN).json
+                self.assertEqual(document["error"], {"code": 1, "message": line})
+                self.assertEqual(strict(document["trials"]), before)
+
+    def test_the_split_is_an_input_that_only_the_fingerprint_shows(self) -> None:
+        self.edit("cases.json", lambda document: document["cases"][1].update(split="held-out"))
+        shown = self.main()
+        self.assertEqual((shown.code, shown.lines), (1, ["changed since the recording: cases"]))
+        self.assertEqual(shown.closing, (16, 16, 40, 0, 0, 0))
+
+    def test_where_a_request_differs_its_line_alone_names_what_changed(self) -> None:
+        """Also where another trial differs than those whose input changed."""
+        self.edit("cases.json", replace(("cases", 1, "question"), "UTF-8", "UTF-16"))
+        shown = self.main()
+        self.assertEqual((shown.code, len(shown.lines), shown.closing), (1, 4, (16, 16, 26, 4, 0, 10)))
+        for line in shown.lines:
+            self.assertRegex(line, r"^serialize-and-save-\w+-\d: exchange 1: the request differs at .*"
+                                   r"; changed since the recording: cases$")
 
     def test_key_order_and_white_space_make_no_difference(self) -> None:
         """Of the top-level files none at all; of sealed ones the seal tells, and no trial changes."""
@@ -990,16 +1090,19 @@ class ExitCodes(Kit):
     """What a person gave that cannot be replayed is one line and exit code 2; what was edited is exit code 1."""
 
     def test_a_recording_or_trial_that_is_not_there_is_named(self) -> None:
-        cases = "overwrite, serialize-and-save, newline-version, unsupported"
+        cases = ("overwrite", "serialize-and-save", "newline-version", "unsupported")
+        trials = ", ".join(f"{name}-{mode}-{at}" for at in (1, 2) for name in cases for mode in ("fixed", "agent"))
         os.mkdir(os.path.join(self.folder, "recordings", "hollow"))
         manifest = re.escape(os.path.join("recordings", "hollow", "manifest.json"))
         for argv, line in (
-            (("--recording", "nope"), '^no recording "nope": give one of hollow, published, or the path of'),
+            (("--recording", "nope"), '^no recording "nope": give one of hollow, published, or a folder\'s path$'),
             (("--recording", "recordings/nope"), '^no recording "recordings/nope": give one of '),
             (("--recording", "hollow"), f"^{manifest}: No such file or directory$"),
-            (("--case", "nope"), f"^no such trial: the recording has the cases {cases}, and repeats 1 to 2$"),
-            (("--case", "overwrite", "--repeat", "3"), "^no such trial: .* repeats 1 to 2$"),
-            (("--repeat", "0"), "^no such trial: "),
+            (("--case", "nope"), f'^no trial "nope"; there are {trials}$'),
+            (("--case", "overwrite", "--repeat", "3"), f'^no trial "overwrite, 3"; there are {trials}$'),
+            (("--case", "nope", "--mode", "agent", "--repeat", "1"),
+             f'^no trial "nope, agent, 1"; there are {trials}$'),
+            (("--repeat", "0"), f'^no trial "0"; there are {trials}$'),
             (("--repeat", "two"), "^argument --repeat: invalid int value: 'two'"),
             (("--mode", "both"), "^argument --mode: invalid choice: 'both'"),
             (("--bogus",), "^unrecognized arguments: --bogus"),
@@ -1044,8 +1147,10 @@ class ExitCodes(Kit):
             ("a case twice", lambda manifest: manifest["cases"].append("overwrite"), "cases"),
             ("hashes a list", lambda manifest: manifest.update(hashes=[]), "hashes"),
             ("limits null", lambda manifest: manifest.update(limits=None), "limits"),
-            ("an unknown limit", lambda manifest: manifest["limits"].update(tries=3), "tries"),
-            ("a limit too large", lambda manifest: manifest["limits"].update(seconds=301), "seconds is 301"),
+            ("an unknown limit", lambda manifest: manifest["limits"].update(tries=3),
+             '^{}: no limit has the name "tries"; there are model_calls, searches, reads, source_bytes, seconds$'),
+            ("a limit too large", lambda manifest: manifest["limits"].update(seconds=301),
+             "^{}: invalid_limits: seconds is 301; it can be a whole number to 300$"),
             ("a limit that is true", lambda manifest: manifest["limits"].update(reads=True), "reads is true"),
             ("no candidates", lambda manifest: manifest.update(candidates=0), "candidates"),
             ("too many candidates", lambda manifest: manifest.update(candidates=11), "candidates"),
@@ -1055,13 +1160,68 @@ class ExitCodes(Kit):
             ("another mode", lambda manifest: manifest.update(modes=["both"]), "both"),
             ("a mode that is a list", lambda manifest: manifest.update(modes=[["agent"]]), "mode|path"),
             ("a mode twice", lambda manifest: manifest["modes"].append("agent"), "modes"),
+            ("no budget", lambda manifest: manifest.__delitem__("budget"), "manifest.budget is missing"),
+            ("a budget that is a list", lambda manifest: manifest.update(budget=[]), "manifest.budget must be"),
+            ("a budget of something else", lambda manifest: manifest.update(budget={"calls": 1}), "budget has an unkn"),
+            ("a hash that is a number", lambda manifest: manifest["hashes"].update(prompt=1), "hashes are not all str"),
+            ("a hash that is null", lambda manifest: manifest["hashes"].update(more=None), "hashes are not all strin"),
+            ("no output tokens", lambda manifest: manifest["config"].pop("maxOutputTokens") and None,
+             "maxOutputTokens is null: 1 to 65536$"),
+            ("0 output tokens", lambda manifest: manifest["config"].update(maxOutputTokens=0),
+             "maxOutputTokens is 0: 1 to 65536$"),
+            ("too many output tokens", lambda manifest: manifest["config"].update(maxOutputTokens=65_537),
+             "maxOutputTokens is 65537: 1 to 65536$"),
+            ("output tokens that are true", lambda manifest: manifest["config"].update(maxOutputTokens=True),
+             "maxOutputTokens is true: 1 to 65536$"),
+            ("output tokens in a text", lambda manifest: manifest["config"].update(maxOutputTokens="1024"),
+             'maxOutputTokens is "1024": 1 to 65536$'),
+            ("a temperature too low", lambda manifest: manifest["config"].update(temperature=-0.1),
+             "temperature is -0.1: 0 to 2$"),
+            ("a temperature too high", lambda manifest: manifest["config"].update(temperature=2.1),
+             "temperature is 2.1: 0 to 2$"),
         ):
             with self.subTest(name):
                 self.restore()
                 self.edit("manifest.json", change)
                 self.seal()
                 place = re.escape(os.path.join("recordings", "published", "manifest.json"))
-                self.assertMistaken(self.main(), f"^{place}: .*({line})")
+                whole = line.startswith("^{}")
+                self.assertMistaken(self.main(), line.replace("{}", place) if whole else f"^{place}: .*({line})")
+
+    def test_the_bounds_of_a_manifest_can_be_reached(self) -> None:
+        """Another number of output tokens is another request, and that is all that is said of it."""
+        for name, settings in (
+            ("fewest", {"maxOutputTokens": 1}), ("most", {"maxOutputTokens": 65_536}), ("warmest", {"temperature": 2}),
+        ):
+            with self.subTest(name):
+                self.restore()
+                self.edit("manifest.json", functools.partial(update, "config", settings))
+                self.seal()
+                shown = self.main(*CHOSEN)
+                self.assertEqual((shown.code, len(shown.lines), shown.closing), (1, 1, (1, 16, 0, 1, 0, 5)))
+                self.assertRegex(shown.lines[0], "; changed since the recording: config$")
+        for budget in ({}, {"tokens": 1000}, {"cost": 0.5, "prices": [1.5, 9]}):
+            with self.subTest(budget=budget):
+                self.restore()
+                self.edit("manifest.json", functools.partial(update, "", {"budget": budget}))
+                self.seal()
+                shown = self.main()
+                self.assertEqual((shown.code, shown.lines, shown.closing), (0, [], (16, 16, 40, 0, 0, 0)))
+
+    def test_a_mistake_with_a_named_reason_carries_it_in_the_document(self) -> None:
+        for name, change, reason in (
+            ("a limit", lambda manifest: manifest["limits"].update(seconds=301), {"reason": "invalid_limits"}),
+            ("candidates", lambda manifest: manifest.update(candidates=0), {"reason": "invalid_limits"}),
+            ("a mode", lambda manifest: manifest.update(modes=["both"]), {"reason": "invalid_mode"}),
+            ("a format", lambda manifest: manifest.update(format=2), {}),
+            ("an unknown limit", lambda manifest: manifest["limits"].update(tries=3), {}),
+        ):
+            with self.subTest(name):
+                self.restore()
+                self.edit("manifest.json", change)
+                shown = self.main("--json")
+                self.assertEqual((shown.code, len(shown.lines)), (2, 1))
+                self.assertEqual(shown.json, {"error": {"code": 2, "message": shown.lines[0], **reason}})
 
     def test_a_manifest_that_is_not_json_is_refused(self) -> None:
         for content in (b"", b"{", b"\xff\xff", b'{"format": 1, "format": 1}', b"[" * 100_000, b'{"format": NaN}'):
@@ -1070,7 +1230,10 @@ class ExitCodes(Kit):
                 self.assertMistaken(self.main(), r"manifest.json: .*JSON")
 
     def test_a_plan_that_has_no_trial_or_an_unknown_case_is_refused(self) -> None:
-        for cases, line in (([], "^no such trial"), (["overwrite", "nope"], "has the case nope, and its cases file")):
+        for cases, line in (
+            ([], '^no trial ""; there are none$'),
+            (["overwrite", "nope"], "^recording published has the case nope, and its cases file does not$"),
+        ):
             with self.subTest(cases=cases):
                 self.restore()
                 self.edit("manifest.json", functools.partial(update, "", {"cases": cases}))
@@ -1085,6 +1248,39 @@ class ExitCodes(Kit):
         self.seal()
         shown = self.main(*CHOSEN)
         self.assertEqual((shown.code, shown.lines), (1, [f"{TRIAL}: the report does not have this trial"]))
+
+    def test_a_trial_that_the_report_has_and_the_plan_has_not_is_told(self) -> None:
+        """Or has twice: whichever trials are chosen, each name once, in the order of the report."""
+        def more(*names: str, first: bool = False) -> Callable[[dict[str, Any]], None]:
+            def change(report: dict[str, Any]) -> None:
+                added = [copy.deepcopy(report["trials"][0]) | {"id": name} for name in names]
+                report["trials"][0 if first else 16 : 0 if first else 16] = added
+            return change
+
+        def again(times: int) -> Callable[[dict[str, Any]], None]:
+            def change(report: dict[str, Any]) -> None:
+                report["trials"] += [trial for trial in report["trials"] if trial["id"] == TRIAL] * times
+            return change
+
+        for name, change, told in (
+            ("one more", more("ghost-agent-1"), ["ghost-agent-1"]),
+            ("a repeat more", more(f"{TRIAL[:-1]}3"), [f"{TRIAL[:-1]}3"]),
+            ("in front", more("ghost-agent-1", first=True), ["ghost-agent-1"]),
+            ("several", more("zebra-fixed-1", "ape-fixed-1", "zebra-fixed-1"), ["zebra-fixed-1", "ape-fixed-1"]),
+            ("no name", more(""), [""]),
+            ("twice", again(1), [TRIAL]),
+            ("three times", again(2), [TRIAL]),
+        ):
+            for argv, closing in (((), (16, 16, 40, 0, 0, 0)), (CHOSEN, (1, 16, 6, 0, 0, 0))):
+                with self.subTest(name, argv=argv):
+                    self.restore()
+                    self.edit("report.json", change)
+                    self.seal()
+                    shown = self.main(*argv)
+                    lines = [f"{one}: the report has a trial too many of that name" for one in told]
+                    self.assertEqual((shown.code, shown.lines, shown.closing), (1, lines, closing))
+                    error = {"code": 1, "message": lines[0]} | ({"trial": told[0]} if told[0] else {})
+                    self.assertEqual(self.main("--json", *argv).json["error"], error)
 
     def test_the_seal_tells_of_every_file(self) -> None:
         for name in FILES[:3]:
@@ -1261,18 +1457,76 @@ class InProgress(Kit):
         shown = self.main()
         self.assertEqual((shown.code, shown.lines), (1, [edited("exchanges.jsonl")]))
 
+    def test_only_trials_that_were_begun_are_counted(self) -> None:
+        """In the table, in the document, and of a choice those that were chosen."""
+        where = place(self.events, 3)  # two of the trial's exchanges are there, and three trials before it
+        self.write("exchanges.jsonl", written(self.events[:where]))
+        begun = self.trials[: self.trials.index(TRIAL) + 1]
+        shown = self.main("--json")
+        self.assertEqual((shown.code, shown.lines), (0, []))
+        self.assertEqual([trial["id"] for trial in shown.json["trials"]], begun)
+        self.assertEqual(shown.json["trials"][-1]["result"]["reason"], "replay_exhausted")
+        counts = {"trials": len(begun), "exact": 1 + 3 + 1 + 2, "differing": 0, "missing": 1, "unused": 0}
+        self.assertEqual(shown.json["replay"], counts)
+        for argv, closing, lacking in (
+            (CHOSEN, (1, 16, 2, 0, 1, 0), [TRIAL]),
+            (("--case", "overwrite", "--repeat", "1"), (2, 16, 4, 0, 0, 0), []),
+            (("--case", "overwrite", "--mode", "agent"), (1, 16, 3, 0, 0, 0), ["overwrite-agent-2"]),
+            (("--case", "unsupported", "--repeat", "2"), (0, 16, 0, 0, 0, 0),
+             ["unsupported-fixed-2", "unsupported-agent-2"]),
+        ):
+            with self.subTest(argv=argv):
+                shown = self.main(*argv)
+                self.assertEqual((shown.code, shown.lines, shown.closing), (0, [], closing))
+                self.assertEqual(self.said(shown), self.wrapped(lacking))
+
+    def test_a_run_that_ended_before_its_first_request_has_no_exchanges_yet(self) -> None:
+        """Nothing is replayed and all is lacking, whether the file is empty or not there."""
+        for there in (True, False):
+            with self.subTest(there=there):
+                if there:
+                    self.write("exchanges.jsonl", b"")
+                else:
+                    self.remove("exchanges.jsonl")
+                self.assertGoesAsFarAs([])
+
+    def test_a_reply_without_its_request_is_told_in_a_trial_that_has_nothing_else(self) -> None:
+        """Such a trial was begun; it is not passed over as one that the run had not come to."""
+        where = place(self.events, 1)
+        self.write("exchanges.jsonl", written([*self.events[:where], self.events[where + 1]]))
+        shown = self.main()
+        self.assertEqual((shown.code, shown.lines), (1, [at(1, " is missing its request")]))
+        self.assertEqual(shown.closing, (4, 16, 5, 0, 1, 0))
+
     def assertGoesAsFarAs(self, events: list[dict[str, Any]]) -> None:
-        """Exit code 0, every whole request exact, and the trials that have not all their exchanges named."""
+        """Exit code 0, every whole request of the trials that were begun exact, and those that have not all their
+        exchanges named, the others too; missing is what the trials ask beyond what is there."""
         shown = self.main()
         self.assertEqual((shown.code, shown.lines), (0, []))
         sent = sum(event["event"] == "request" for event in events)
-        self.assertEqual((*shown.closing[:4], shown.closing[5]), (16, 16, sent, 0, 0))
+        there = {trial: [event for event in events if event["trial"] == trial] for trial in self.trials}
         lacking = [
             trial for trial in self.trials
-            if sum(event["trial"] == trial for event in events) < sum(event["trial"] == trial for event in self.events)]
-        said = [line for line in shown.out.splitlines() if line.startswith("not recorded to the end: ")]
-        self.assertEqual(said, [f"not recorded to the end: {', '.join(lacking)}"] if lacking else [])
-        self.assertIn("report.json is not there", shown.out)
+            if len(there[trial]) < sum(event["trial"] == trial for event in self.events)]
+        begun = [trial for trial in self.trials if there[trial]]
+        beyond = sum(trial in lacking and there[trial][-1]["event"] == "response" for trial in begun)
+        self.assertEqual(shown.closing, (len(begun), 16, sent, 0, beyond, 0))
+        self.assertEqual(self.said(shown), self.wrapped(lacking))
+        rows = [line for line in shown.out.splitlines() if re.match(r"\S+ +(development|held-out) ", line)]
+        self.assertEqual([f"{row.split()[0]}-{row.split()[3]}-{row.split()[2]}" for row in rows], begun)
+        self.assertIn("report.json is not there: nothing to compare the trials with\n", shown.out)
+
+    def said(self, shown: Shown) -> list[str]:
+        """The lines that name the trials which are not recorded to the end."""
+        lines = shown.out.splitlines()
+        starts = [number for number, line in enumerate(lines) if line.startswith("not recorded to the end: ")]
+        self.assertLessEqual(len(starts), 1)
+        return lines[starts[0] : -1] if starts else []
+
+    def wrapped(self, lacking: list[str]) -> list[str]:
+        """What is to name these trials, 100 columns wide, no name broken; nothing where there is none."""
+        words = f"not recorded to the end: {', '.join(lacking)}"
+        return textwrap.wrap(words, 100, subsequent_indent="    ", break_on_hyphens=False) if lacking else []
 
 
 def tree(folder: str) -> dict[str, bytes]:

@@ -17,11 +17,12 @@ import tempfile
 import time
 import unicodedata
 import unittest
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 from unittest import mock
 
 import agent
+import evaluate
 import provider
 import retrieval
 import run
@@ -50,10 +51,12 @@ class Ran(NamedTuple):
         return self.out.splitlines()
 
 
-def here(*argv: str, encoding: str = "utf-8") -> Ran:
-    """Run the command line in this process, with streams of that encoding."""
+def here(*argv: str, encoding: str = "utf-8", **settings: str) -> Ran:
+    """Run the command line in this process, 100 columns wide, with streams of that encoding; `settings` are added to
+    the environment."""
     streams = [io.TextIOWrapper(io.BytesIO(), encoding=encoding, newline="\n") for _ in range(2)]
-    with contextlib.redirect_stdout(streams[0]), contextlib.redirect_stderr(streams[1]):
+    surroundings = mock.patch.dict(os.environ, {"COLUMNS": "100", **settings})
+    with surroundings, contextlib.redirect_stdout(streams[0]), contextlib.redirect_stderr(streams[1]):
         code = run.main(list(argv))
     texts = []
     for stream in streams:
@@ -74,6 +77,17 @@ def published() -> dict[str, Any]:
     with open(os.path.join(PUBLISHED, "report.json"), encoding="utf-8") as file:
         report: dict[str, Any] = json.load(file)
     return report
+
+
+def unwrapped(lines: Iterable[str]) -> list[str]:
+    """Lines with those that only go on with the one before put back behind it."""
+    joined: list[str] = []
+    for line in lines:
+        if line.startswith("    ") and joined:
+            joined[-1] += line[3:]
+        else:
+            joined.append(line)
+    return joined
 
 
 def squeezed(text: str) -> str:
@@ -164,7 +178,14 @@ class CommandLine(unittest.TestCase):
         for file in (*(f"{module}.py" for module in MODULES), "cases.json", "snapshot.json"):
             shutil.copy(os.path.join(ROOT, file), folder)
         shutil.copytree(PUBLISHED, os.path.join(folder, "recordings", "published"))
+        shutil.copy(os.path.join(ROOT, "recordings", "guards.json"), os.path.join(folder, "recordings"))
         return folder
+
+    def moved(self, kit: str) -> None:
+        """Let commands in this process work on that copy of the kit."""
+        names = {"CASES": "cases.json", "SNAPSHOT": "snapshot.json", "RECORDINGS": "recordings", "HERE": ""}
+        places = {name: os.path.normpath(os.path.join(kit, below)) for name, below in names.items()}
+        self.enterContext(mock.patch.dict(vars(run), places))
 
     def seal(self, folder: str) -> None:
         """Write SHA256SUMS of a recording anew."""
@@ -364,14 +385,20 @@ class Choosing(CommandLine):
                 self.assertEqual(list(report["summary"]), list(dict.fromkeys(at["mode"] for at in chosen)))
 
     def test_where_nothing_is_chosen_nothing_is_run(self) -> None:
-        """One line says what there is."""
-        for argv in (
-            ("--case", "nope"), ("--repeat", "3"), ("--repeat", "0"), ("--repeat", "-1"), ("--case", ""),
-            ("--case", "Overwrite"), ("--case", "overwrite", "--repeat", "9"), ("--case", "over"),
-            ("--mode", "fixed", "--case", "none"),
+        """One line says what was asked for and what there is."""
+        trials = ", ".join(trial["id"] for trial in published()["trials"])
+        for argv, asked in (
+            (("--case", "nope"), "nope"), (("--repeat", "3"), "3"), (("--repeat", "0"), "0"),
+            (("--repeat", "-1"), "-1"), (("--case", ""), ""), (("--case", "Overwrite"), "Overwrite"),
+            (("--case", "over"), "over"),
+            (("--case", "overwrite", "--repeat", "9"), "overwrite, 9"),
+            (("--mode", "fixed", "--case", "none"), "none, fixed"),
+            (("--repeat", "3", "--mode", "agent", "--case", "overwrite"), "overwrite, agent, 3"),
         ):
             with self.subTest(argv=argv):
-                self.check_one_line(here(*argv), "overwrite", "newline-version", "1 to 2")
+                ran = here(*argv)
+                self.check_one_line(ran)
+                self.assertEqual(ran.err, f'run.py: no trial "{asked}"; there are {trials}\n')
 
     def test_another_recording_is_named_or_given_by_its_path(self) -> None:
         """The published one is the default."""
@@ -423,14 +450,14 @@ class Traces(CommandLine):
         yield result["question"]
         if trial["mode"] == "fixed":
             while observations:
-                yield from self.observed(observations.pop(0), used, result["limits"])
+                yield from self.observed(observations.pop(0), used, result["limits"], agentic=False)
         for number, reply in enumerate(result["decisions"], 1):
             used["model_calls"] += 1
             yield f"{number}. the model proposes: {reply['action']}"
             yield reply["query"] or reply["source_id"]
             yield f"assessment: {reply['assessment']}"
             if reply["action"] in ("search", "read") and observations:
-                yield from self.observed(observations.pop(0), used, result["limits"])
+                yield from self.observed(observations.pop(0), used, result["limits"], agentic=True)
         reason = next(at for at in agent.Reason if at == result["reason"])
         yield f"{result['status']}: {reason}: {reason.sentence}"
         yield result["answer"]
@@ -444,7 +471,9 @@ class Traces(CommandLine):
             yield "should_have_stopped" if trial["case_id"] == "unsupported" else "not_answered"
 
     @staticmethod
-    def observed(step: dict[str, Any], used: dict[str, int], limits: dict[str, int]) -> Iterator[str]:
+    def observed(
+        step: dict[str, Any], used: dict[str, int], limits: dict[str, int], agentic: bool
+    ) -> Iterator[str]:
         """What a trace must hold for one observation."""
         result = step["result"]
         if step["tool"] == "search":
@@ -458,8 +487,9 @@ class Traces(CommandLine):
             used["source_bytes"] += size
             yield f"read {used['reads']} of {limits['reads']}, {size} bytes: {result['source_id']}"
             yield result["text"]
-        yield "left: " + ", ".join(
-            f"{limits[name] - count} {name.replace('_', ' ')}" for name, count in used.items())
+        if agentic:  # on the fixed path there is nobody who could use what is left
+            yield "left: " + ", ".join(
+                f"{limits[name] - count} {name.replace('_', ' ')}" for name, count in used.items())
 
     def test_a_trace_is_shown_for_a_case_and_where_it_is_asked_for(self) -> None:
         """Not by default, nor for another filter; before the table."""
@@ -486,11 +516,134 @@ class Traces(CommandLine):
 
     def test_lines_are_wrapped_for_people(self) -> None:
         """At most 100 columns, addresses and the table apart."""
-        for line in replayed("--trace").lines[1:]:
-            if line.startswith("case  "):
-                break
-            if "https://" not in line:
-                self.assertLessEqual(len(line), 100, line)
+        lines = replayed("--trace").lines
+        table = next(at for at, line in enumerate(lines) if line.startswith("case  "))
+        self.assertLessEqual(max(len(line) for line in lines[:table] if "https://" not in line), 100)
+
+    def widest(self, ran: Ran) -> int:
+        """The longest line before the table that is wrapped: addresses, headings and proposals are not."""
+        table = next(at for at, line in enumerate(ran.lines) if line.startswith("case  "))
+        whole = re.compile(r"== |\d+\. the model proposes: | +https://")
+        return max(len(line) for line in ran.lines[:table] if not whole.match(line))
+
+    def test_columns_in_the_environment_are_honoured(self) -> None:
+        """From 40 to 100; what is no number counts as not given, and what is said is the same at any width."""
+        said = squeezed(replayed("--trace").out.rpartition(" | ")[0])
+        for setting, least, most in (
+            ("40", 34, 40), ("41", 35, 41), ("60", 54, 60), ("99", 93, 99), ("100", 94, 100), ("101", 94, 100),
+            ("9999", 94, 100), ("39", 34, 40), ("1", 34, 40), ("-7", 34, 40), ("wide", 94, 100), ("60.0", 94, 100),
+        ):
+            with self.subTest(columns=setting):
+                ran = here("--trace", COLUMNS=setting)
+                self.assertEqual((ran.code, ran.err), (0, ""))
+                self.assertTrue(least <= self.widest(ran) <= most, self.widest(ran))
+                self.assertTrue(squeezed(ran.out.rpartition(" | ")[0]) == said)
+
+    def test_without_columns_the_terminal_says_how_wide_it_is(self) -> None:
+        """Where there is none, the text is as wide as is easy to read; an empty COLUMNS says nothing."""
+        for name, terminal, most in (
+            ("a narrow one", {"return_value": os.terminal_size((60, 24))}, 60),
+            ("a very narrow one", {"return_value": os.terminal_size((20, 24))}, 40),
+            ("a wide one", {"return_value": os.terminal_size((300, 24))}, 100),
+            ("none", {"side_effect": OSError(errno.ENOTTY, "no terminal")}, 100),
+            ("closed", {"side_effect": ValueError("closed")}, 100),
+        ):
+            with self.subTest(terminal=name), mock.patch("os.get_terminal_size", **terminal):
+                self.assertTrue(most - 6 <= self.widest(here("--trace", COLUMNS="")) <= most)
+                self.assertTrue(74 <= self.widest(here("--trace", COLUMNS="80")) <= 80)
+
+    def test_text_is_not_broken_at_hyphens(self) -> None:
+        """Names are found by a search whatever the width; only what is longer than a line is cut."""
+        names = ["newline-version-agent-2", "path-read-3-13", "held-out,", "path-write"]
+        for width in range(40, 101, 3):
+            lines = here("--case", "newline-version", "--mode", "agent", COLUMNS=str(width)).lines
+            table = next(at for at, line in enumerate(lines) if line.startswith("case  "))
+            with self.subTest(columns=width):
+                self.assertEqual([line for line in lines[:table] if line.endswith("-")], [])
+                for name in names[:2]:
+                    self.assertTrue(any(name in line for line in lines[:table]), name)
+        text = "json-text, non-ASCII, serialize-and-save-agent-1, path-read-3-13, UTF-8 " * 5
+        for width in range(40, 101):
+            wrapped = list(tools.paragraphs("found", text, width))
+            self.assertEqual(" ".join(line.strip() for line in wrapped), f"found: {text.strip()}", width)
+
+    def test_what_is_left_is_shown_on_the_agent_path_only(self) -> None:
+        """After each observation there, and never where the model may only answer or stop."""
+        for trial in published()["trials"]:
+            with self.subTest(trial=trial["id"]):
+                ran = replayed("--case", trial["case_id"], "--mode", trial["mode"], "--repeat", str(trial["repeat"]))
+                shown = [line for line in ran.lines if re.match(r" *left:", line)]
+                observed = len(trial["result"]["observations"])
+                self.assertEqual(len(shown), observed if trial["mode"] == "agent" else 0)
+                self.assertGreater(observed, 0)
+
+    def test_the_kind_of_a_transport_fault_stands_where_the_trial_ended(self) -> None:
+        """In the line that tells of the end; other reasons have no kind."""
+        for kind in ("timeout", "http_503", "connection_reset"):
+            folder = self.record(
+                [case("a", "Which tide?")], [passage("noon", "At noon.")], {"a-agent-1": [kind]}, name=kind)
+            with self.subTest(kind=kind):
+                sentence = agent.Reason.MODEL_TRANSPORT_FAILED.sentence
+                lines = unwrapped(here("--recording", folder, "--case", "a").lines)
+                self.assertIn(f"ended: failed: model_transport_failed:{kind}: {sentence}", lines)
+                self.assertIn(f"   seen: it went {kind}", lines)
+                self.assertIn("grade: not_measured: The provider, a budget or the replay ended it, not the model.",
+                              lines)
+        lines = unwrapped(replayed("--case", "newline-version").lines)
+        self.assertIn("ended: incomplete: model_stopped: The model stopped without an answer.", lines)
+
+    def test_long_values_in_findings_are_shortened(self) -> None:
+        """To the first 60 characters and how many there are; what has 80 as JSON is shown whole."""
+        for length, shown in ((5, json.dumps("It x.")), (78, json.dumps("It " + "x" * 74 + ".")),
+                              (79, '"It ' + "x" * 56 + "... (81 characters)"),
+                              (2_000, '"It ' + "x" * 56 + "... (2002 characters)")):
+            said = "It " + "x" * (length - 4) + "."
+            replies = [
+                decision("search", query="noon"), decision("read", source_id="noon"),
+                decision("answer", answer=said, citations=cite("noon", "The tide comes"))]
+            folder = self.record(
+                [case("a", "Which tide?", sources=["noon"], answer_patterns=[r"\bnoon\b"])],
+                [passage("noon", "The tide comes at noon.")], {"a-agent-1": replies}, name=f"long-{length}")
+            with self.subTest(length=length):
+                (line,) = [at for at in self.rejoined(here("--recording", folder, "--case", "a", COLUMNS="100"))
+                           if at.startswith("   pattern_missing: ")]
+                sentence = evaluate.Finding.PATTERN_MISSING.sentence
+                expected = json.dumps(r"\bnoon\b")
+                self.assertEqual(line, f"   pattern_missing: {sentence} expected {expected}, found {shown}")
+
+    def rejoined(self, ran: Ran) -> list[str]:
+        """The lines of a trace, put together again where a label's text goes on at a depth of seven."""
+        joined: list[str] = []
+        for line in ran.lines:
+            if line.startswith(" " * 7):
+                joined[-1] += " " + line.strip()
+            else:
+                joined.append(line)
+        return joined
+
+    def test_each_finding_of_a_trace_is_one_whole_line(self) -> None:
+        """Its word, its sentence, what was expected and what was found."""
+        lines = self.rejoined(replayed("--case", "unsupported", "--mode", "fixed", "--repeat", "1"))
+        self.assertIn("grade: fail: It answered wrongly, or the model proposed what is not allowed.", lines)
+        self.assertIn('   should_have_stopped: Nothing supports an answer; only a stop is right. '
+                      'expected "model_stopped", found "citation_contract_passed"', lines)
+
+    def test_a_reply_that_is_no_json_is_quoted_in_its_trace(self) -> None:
+        """Its beginning, in the line of what was seen."""
+        folder = self.record([case("a", "Which tide?")], [passage("noon", "At noon.")], {"a-agent-1": [{}]})
+        path = os.path.join(folder, "exchanges.jsonl")
+        for text, quoted in (
+            ("I would search.", '"I would search."'), ("x" * 500, '"' + "x" * 59 + "... (502 characters)"),
+            ("\x1b[2J", r'"\u001b[2J"'),
+        ):
+            with open(path, encoding="utf-8") as file:
+                events = [json.loads(line) for line in file]
+            events[-1]["response"]["candidates"][0]["content"]["parts"][0]["text"] = text
+            self.write("mine/exchanges.jsonl", "".join(json.dumps(at) + "\n" for at in events).encode())
+            with self.subTest(text=text[:20]):
+                lines = self.rejoined(here("--recording", folder, "--case", "a"))
+                self.assertIn("   seen: not one JSON object (Expecting value: line 1 column 1 (char 0)): " + quoted,
+                              lines)
 
 
 # --- JSON -------------------------------------------------------------------------------------------------------------
@@ -581,9 +734,16 @@ class JsonOutput(CommandLine):
     def test_a_mistake_is_told_in_it(self) -> None:
         """Exit code 2: an object with the error, the line on standard error too."""
         bad = self.write("bad/manifest.json", {"format": 2})
-        for argv in (
-            ("--json", "--recording", "nope"), ("--json", "--case", "nope"), ("--repeat", "x", "--json"),
-            ("--json", "--frobnicate"), ("--json", "--recording", os.path.dirname(bad)),
+        with open(os.path.join(self.copy(), "manifest.json"), encoding="utf-8") as file:
+            manifest = json.load(file)
+        limits, modes = {**manifest["limits"], "seconds": 301}, ["agent", "both"]
+        slow = os.path.dirname(self.write("slow/manifest.json", manifest | {"limits": limits}))
+        both = os.path.dirname(self.write("both/manifest.json", manifest | {"modes": modes}))
+        for argv, reason in (
+            (("--json", "--recording", "nope"), ""), (("--json", "--case", "nope"), ""),
+            (("--repeat", "x", "--json"), ""), (("--json", "--frobnicate"), ""),
+            (("--json", "--recording", os.path.dirname(bad)), ""),
+            (("--json", "--recording", slow), "invalid_limits"), (("--json", "--recording", both), "invalid_mode"),
         ):
             with self.subTest(argv=argv):
                 ran = here(*argv)
@@ -591,8 +751,9 @@ class JsonOutput(CommandLine):
                 self.assertTrue(ran.out.isascii())
                 document = agent.load_json(ran.out)
                 self.assertEqual(list(document), ["error"])
-                self.assertEqual(sorted(document["error"]), ["code", "message"])
-                self.assertEqual(document["error"]["code"], 2)
+                known = {"reason": reason} if reason else {}
+                self.assertEqual(document["error"], {"code": 2, "message": document["error"]["message"], **known})
+                self.assertIn(f"{reason}: " if reason else "", document["error"]["message"])
                 self.assertEqual(ran.err, f"run.py: {document['error']['message']}\n")
 
     def test_foreign_text_stands_in_it_unchanged(self) -> None:
@@ -621,7 +782,9 @@ class Mistakes(CommandLine):
             (("--repeat", "x"), "'x'"), (("--repeat", "1.0"), "'1.0'"), (("--repeat", ""), "''"),
             (("--repeat",), "--repeat"), (("--case",), "--case"), (("--mode", "both"), "both"),
             (("--mode", "FIXED"), "FIXED"), (("--recording",), "--recording"), (("check", "--cases"), "--cases"),
-            (("--trace=yes",), "--trace"),
+            (("--trace=yes",), "--trace"), (("Guards",), '"Guards"'), (("guard",), '"guard"'), (("doc",), '"doc"'),
+            (("guards", "same-read", "same-search"), "same-search"), (("guards", "--all"), "--all"),
+            (("doctor", "published"), "published"), (("doctor", "--key"), "--key"), (("live",), '"live"'),
         ):
             with self.subTest(argv=argv):
                 self.check_one_line(here(*argv), part)
@@ -634,6 +797,7 @@ class Mistakes(CommandLine):
 
     def test_help_names_every_word_and_ends_well(self) -> None:
         """main returns 0 for it, as for all that was done; each word has help of its own."""
+        self.assertEqual(list(run.WORDS)[:3], ["check", "guards", "doctor"])
         for argv in (["--help"], ["-h"], ["--trace", "--help"], *([word, "--help"] for word in run.WORDS)):
             with self.subTest(argv=argv):
                 out, err = io.StringIO(), io.StringIO()
@@ -651,6 +815,22 @@ class Mistakes(CommandLine):
                     for word in (*run.WORDS, "--recording", "--case", "--mode", "--repeat", "--trace", "--json"):
                         self.assertRegex(out.getvalue(), rf"(?m)^ +{re.escape(word)}\b")
                 self.assertEqual(code, 0)
+
+    def test_live_has_a_parser_of_its_own(self) -> None:
+        """Wherever the flag stands; its help has its flags, and those of a replay are no longer known."""
+        for argv in (("--live", "--help"), ("--help", "--live"), ("--repeats", "1", "--live", "-h")):
+            with self.subTest(argv=argv):
+                ran = here(*argv)
+                self.assertEqual((ran.code, ran.err), (0, ""))
+                self.assertTrue(ran.out.startswith("usage: run.py --live "), ran.out[:60])
+                for flag in ("--execute-approved", "--resume", "--max-requests", "--limit"):
+                    self.assertRegex(ran.out, rf"(?m)^ +{flag}\b")
+        for mixed in (("--live", "--trace"), ("--trace", "--live"), ("--live", "--repeat", "1")):
+            with self.subTest(argv=mixed):
+                ran = here(*mixed)
+                self.check_one_line(ran, "unrecognized arguments: --", "(see run.py --live --help)")
+        self.check_one_line(here("--execute-approved"), "unrecognized arguments: --execute-approved",
+                            "(see run.py --help)")
 
     def test_help_as_a_process_exits_with_0(self) -> None:
         """However narrow the terminal."""
@@ -776,7 +956,8 @@ class BadFiles(CommandLine):
         broken = mock.Mock()
         broken.executescript.side_effect = sqlite3.OperationalError("no such module: fts5")
         with mock.patch("sqlite3.connect", return_value=broken):
-            self.check_one_line(here(), "FTS5", sqlite3.sqlite_version, "use a Python")
+            for argv in ((), ("guards",), ("guards", "same-read")):
+                self.check_one_line(here(*argv), "FTS5", sqlite3.sqlite_version, "use a Python")
             self.assertEqual(here("check").code, 0)
         broken.executescript.side_effect = sqlite3.OperationalError("disk I/O error")
         with mock.patch("sqlite3.connect", return_value=broken):
@@ -883,13 +1064,32 @@ class HostileText(CommandLine):
             ("check", "--cases", self.path(name)), ("check", "--snapshot", self.write(name, b"\x1b[2J")),
             ("check", "--cases", self.write(name + "2", {"cases": [{}], EVIL: 1})), ("--recording", name), (name,),
             ("--case", name), ("--mode", name), ("--repeat", name), ("--" + name,), ("--trace", name),
-            ("check", "--cases", "\udcff\udc1b"), ("--recording", "\x00"), ("check", name),
+            ("check", "--cases", "\udcff\udc1b"), ("--recording", "\x00"), ("check", name), ("guards", name),
+            ("doctor", name), ("--live", name), ("--live", "--case", name), ("--live", "--limit", name),
         ):
             with self.subTest(argv=argv):
                 ran = here(*argv)
                 self.assertIn(ran.code, (1, 2))
                 self.check_clean(ran)
                 self.assertLessEqual(len(ran.err.splitlines()), 1)
+
+    def test_no_name_of_a_folder_is_shown_raw(self) -> None:
+        """A recording may lie in any: replayed, listed by doctor, and named where another is not there."""
+        kit = self.kit()
+        self.moved(kit)
+        name = "\x1b[2J\u202eevil\x07\x9b31m\n\r"
+        shutil.copytree(PUBLISHED, os.path.join(kit, "recordings", name))
+        shown = r"\x1b[2J\u202eevil\x07\x9b31m\n\r"
+        for argv, code in (
+            (("--recording", name, "--case", "overwrite"), 0), (("--recording", name, "--json"), 0), (("doctor",), 0),
+            (("--recording", "nope"), 2),
+        ):
+            with self.subTest(argv=argv):
+                ran = here(*argv)
+                self.assertEqual(ran.code, code, ran.err)
+                self.check_clean(ran)
+                if "--json" not in argv:
+                    self.assertIn(shown, ran.out + ran.err)
 
     def test_random_text_is_never_shown_raw(self) -> None:
         """Whatever characters it has."""
@@ -986,7 +1186,8 @@ class Terminals(CommandLine):
     def screen(self, *argv: str, **settings: str) -> str:
         """What a command writes to a stream that says it is a terminal."""
         out = Screen()
-        with mock.patch.dict(os.environ, {"TERM": "xterm", **settings}), contextlib.redirect_stdout(out):
+        settings = {"TERM": "xterm", "COLUMNS": "100", **settings}
+        with mock.patch.dict(os.environ, settings), contextlib.redirect_stdout(out):
             if "NO_COLOR" not in settings:
                 os.environ.pop("NO_COLOR", None)
             self.assertEqual(run.main(list(argv)), 0)
@@ -1109,7 +1310,7 @@ class Ends(CommandLine):
                     env=self.environment(), timeout=60, check=False)
                 os.close(writer)
                 self.assertEqual((done.returncode, done.stderr.decode()), (0, ""))
-        with self.subTest(closed="after a line"):
+        with self.subTest(closed="after a line"):  # what there was to find is not known, so it does not hold
             process = subprocess.Popen(
                 [sys.executable, "-u", os.path.join(ROOT, "run.py"), "--trace"], stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE, env=self.environment())
@@ -1118,7 +1319,24 @@ class Ends(CommandLine):
             process.stdout.close()
             self.assertEqual(process.stderr.read(), b"")
             process.stderr.close()
-            self.assertEqual(process.wait(timeout=60), 0)
+            self.assertEqual(process.wait(timeout=60), 1)
+
+    @POSIX
+    def test_a_reader_that_goes_away_early_turns_no_failure_into_success(self) -> None:
+        """Of a recording that was edited, whether the first byte was still read or none."""
+        folder = self.copy()
+        with open(os.path.join(folder, "report.json"), "a", encoding="utf-8") as file:
+            file.write(" ")
+        told = "run.py: report.json was edited after the run: it is not what SHA256SUMS says\n"
+        for unbuffered, err in ((False, told), (True, "")):
+            with self.subTest(unbuffered=unbuffered):
+                reader, writer = os.pipe()
+                os.close(reader)
+                argv = [sys.executable, *["-u"] * unbuffered, os.path.join(ROOT, "run.py"), "--recording", folder]
+                done = subprocess.run(argv, stdout=writer, stderr=subprocess.PIPE, env=self.environment(), timeout=60,
+                                      check=False)
+                os.close(writer)
+                self.assertEqual((done.returncode, done.stderr.decode()), (1, err))
 
     @unittest.skipUnless(os.path.exists("/dev/full"), "needs /dev/full")
     def test_a_full_disk_gets_one_line(self) -> None:
@@ -1172,8 +1390,8 @@ class Places(CommandLine):
         """The kit's own files are found beside run.py."""
         for cwd in (self.folder, os.path.join(ROOT, "tests"), os.path.abspath(os.sep)):
             with self.subTest(cwd=cwd), contextlib.chdir(cwd):
-                self.assertEqual(here("--mode", "fixed").code, 0)
-                self.assertEqual(here("check").code, 0)
+                for argv in (("--mode", "fixed"), ("check",), ("guards",)):
+                    self.assertEqual(here(*argv).code, 0)
         self.check_closing(self.child("--repeat", "1", cwd=os.path.abspath(os.sep)), 8, 16, 19, 0, 0, 0)
 
     def test_relative_paths_begin_where_the_user_stands(self) -> None:
@@ -1222,7 +1440,7 @@ class Places(CommandLine):
         env = self.environment(PYTHONUTF8="0", LC_ALL="C")
         with open(self.path("home", "sitecustomize.py"), "a", encoding="utf-8") as file:
             file.write(REFUSE_WRITES)
-        for argv in (("--trace",), ("--json",), ("check",)):
+        for argv in (("--trace",), ("--json",), ("check",), ("guards",), ("doctor",), ("--live",)):
             with self.subTest(argv=argv):
                 ran = self.child(*argv, kit=kit, env=env)
                 self.assertEqual((ran.code, ran.err), (0, ""))
@@ -1378,6 +1596,397 @@ class Check(CommandLine):
         self.assertEqual((ran.code, ran.err), (1, ""))
         self.assertIn("cases[0]: id: missing", ran.out)
         self.assertTrue(ran.out.isascii())
+
+
+# --- guards -----------------------------------------------------------------------------------------------------------
+
+QUOTED = "An existing file is overwritten."
+HELD = {  # what each guard shows, by its name, as one line
+    "unknown-action": 'an action called shell: failed, unknown_action (action is "shell"; it can be search, read, '
+                      'answer, stop)',
+    "unissued-read": 'a read of an id that no search gave: failed, unissued_source ("path-write"; handed out: none)',
+    "changed-passage": "a read of a passage that changed after the search: failed, changed_read ('path-write' is not "
+                       "what the search found)",
+    "search-limit": "a second search where one is allowed: incomplete, search_limit (all 1 searches were made)",
+    "byte-limit": 'a read of 224 bytes where 100 are allowed: incomplete, read_or_byte_limit ("path-write" has 224 '
+                  'bytes; 4 reads and 100 bytes are left)',
+    "same-search": 'the same search, its words in another order: failed, duplicate_query ("FILE existing, write '
+                   'text!" has the terms of "write_text existing file")',
+    "same-read": 'the same read again: failed, duplicate_read ("path-write" was read before)',
+    "fixed-path-tool": "a search on the fixed path: failed, fixed_policy_tool_request (search was proposed; answer "
+                       "and stop are open)",
+    "unread-citation": 'a citation of a passage that was found and not read: failed, unread_or_changed_citation '
+                       '(citations[0]: "path-write" was found but not read; read: none)',
+    "inexact-quote": 'a quote with one character changed: failed, unread_or_changed_citation (citations[0]: the quote '
+                     'is not in "path-write" exactly (no such run of characters): "An existing file is overwritten!")',
+    "trivial-quote": 'a quote of one word: failed, trivial_citation (citations[0]: fewer than two terms or eight '
+                     'characters: "overwritten")',
+    "model-calls": "a third call where two are allowed: incomplete, model_call_limit (all 2 calls were made)",
+    "deadline": "a reply that comes after the trial's one second: incomplete, deadline (1 s were over when the reply "
+                "came)",
+    "not-json": 'a sentence instead of an object: failed, invalid_decision (not one JSON object (Expecting value: '
+                'line 1 column 1 (char 0)): "I would search for it.")',
+    "cut-off-reply": 'a reply cut off by the token limit: failed, unfinished_model_reply (finishReason is '
+                     '"MAX_TOKENS"; raise maxOutputTokens or lower the thinking level)',
+    "blocked-reply": 'a prompt that the service blocked: failed, unfinished_model_reply (promptFeedback.blockReason '
+                     'is "SAFETY")',
+    "changed-request": "a request that is not the recorded one: failed, replay_request_mismatch (exchange 1 is not "
+                       "the recorded request)",
+    "request-allowance": "one request more than the run may make: failed, batch_request_limit (1 of 1 are used; the "
+                         "next request could take 1)",
+    "hidden-orders": 'orders hidden in a passage, and obeyed: a quote of another one: failed, '
+                     'unread_or_changed_citation (citations[0]: "path-read" was found but not read; read: path-write)',
+}
+STOPS, ANSWERS = "incomplete, model_stopped", "answered, citation_contract_passed"
+STOP_TEXT = json.dumps(decision("stop"))
+Patch = contextlib.AbstractContextManager[Any]
+
+
+def unsaid(function: str, reason: agent.Reason) -> Patch:
+    """agent without one row of a table: that function yields nothing of that reason, and goes on."""
+    real = getattr(agent, function)
+    return mock.patch.object(
+        agent, function, lambda *given: (fact for fact in real(*given) if fact.reason is not reason))
+
+
+def everything_is_handed_out() -> Patch:
+    """A trial to which every passage counts as found."""
+    with open(os.path.join(ROOT, "snapshot.json"), encoding="utf-8") as file:
+        passages = retrieval.load_snapshot(json.load(file)).passages
+    handles = {
+        at.source_id: agent.Handle(at.source_id, 1, at.version, at.text_sha256, len(at.text)) for at in passages}
+    real = agent.Tape.issued
+    return mock.patch.object(agent.Tape, "issued", lambda tape: handles | real(tape))
+
+
+def found_is_read() -> Patch:
+    """A trial in which an answer may cite what was found, read or not."""
+    real = agent.Tape.read
+
+    def read(tape: agent.Tape) -> dict[str, agent.Fact]:
+        replied = tape.of("replied")
+        if not replied or replied[-1].decision["action"] != "answer":
+            return real(tape)
+        nothing = {"text": "", "url": ""}
+        found = {name: agent.Fact("observed", handles=(at,), result=nothing) for name, at in tape.issued().items()}
+        return found | real(tape)
+
+    return mock.patch.object(agent.Tape, "read", read)
+
+
+def passages_as_they_are_now() -> Patch:
+    """Tools that hand on a passage without a look at its receipt."""
+    return mock.patch.object(
+        tools.Toolbox, "_unchanged", lambda box, handle: box._index.passage(handle.source_id, handle.version))
+
+
+def any_quote_is_exact() -> Patch:
+    """Tools that find every quote in its passage."""
+    return mock.patch.object(tools.Toolbox, "verify", lambda box, handle, quote: "")
+
+
+def calls_without_end() -> Patch:
+    """A trial of which a model call is always left."""
+    real = agent.Tape.allowance
+    return mock.patch.object(agent.Tape, "allowance", lambda tape: {**real(tape), "model_calls": 1})
+
+
+def time_without_end() -> Patch:
+    """A call whose clock stands still."""
+    real = agent._asked
+    return mock.patch.object(agent, "_asked", lambda tape, box, ask, clock: real(tape, box, ask, lambda: 0.0))
+
+
+def any_text_is_json() -> Patch:
+    """A loader that takes a text which is no JSON for a decision to stop."""
+    real = agent.load_json
+
+    def load(text: str | bytes) -> Any:
+        try:
+            return real(text)
+        except agent.NotJson:
+            return json.loads(STOP_TEXT)
+
+    return mock.patch.object(agent, "load_json", load)
+
+
+def any_finish_is_stop() -> Patch:
+    """A decoding that takes a reply for finished, whatever the service says of it."""
+    real = provider._reply_text
+
+    def text(response: Any) -> str:
+        return real({**response, "candidates": [{**at, "finishReason": "STOP"} for at in response["candidates"]]}
+                    if "candidates" in response else response)
+
+    return mock.patch.object(provider, "_reply_text", text)
+
+
+def blocked_is_a_reply() -> Patch:
+    """A decoding that does not look at what was blocked."""
+    real = provider._reply_text
+    return mock.patch.object(
+        provider, "_reply_text", lambda response: STOP_TEXT if "promptFeedback" in response else real(response))
+
+
+def any_request_is_the_recorded_one() -> Patch:
+    """A replay that compares nothing."""
+    real = provider.Replay.send
+
+    def send(replay: provider.Replay, request: provider.Request, seconds: float) -> dict[str, Any]:
+        saved = replay._saved.get(request.number)
+        return real(replay, request._replace(sha256=saved.sha256) if saved else request, seconds)
+
+    return mock.patch.object(provider.Replay, "send", send)
+
+
+def requests_without_end() -> Patch:
+    """An allowance that allows everything."""
+    return mock.patch.object(tools.Allowance, "check", lambda allowance, size: None)
+
+
+class Disabled(NamedTuple):
+    """How a guard is disabled, what the trial that tries it comes to then, and which others rest on the same check."""
+
+    patch: Callable[[], Patch]
+    became: str
+    others: tuple[str, ...] = ()
+
+
+DISABLED = {
+    "unknown-action": Disabled(functools.partial(unsaid, "wrong", agent.Reason.UNKNOWN_ACTION), ANSWERS),
+    "unissued-read": Disabled(everything_is_handed_out, STOPS),
+    "changed-passage": Disabled(passages_as_they_are_now, STOPS),
+    "search-limit": Disabled(functools.partial(unsaid, "objections", agent.Reason.SEARCH_LIMIT), STOPS),
+    "byte-limit": Disabled(functools.partial(unsaid, "objections", agent.Reason.READ_OR_BYTE_LIMIT), STOPS),
+    "same-search": Disabled(functools.partial(unsaid, "objections", agent.Reason.DUPLICATE_QUERY), STOPS),
+    "same-read": Disabled(functools.partial(unsaid, "objections", agent.Reason.DUPLICATE_READ), STOPS),
+    "fixed-path-tool": Disabled(
+        functools.partial(unsaid, "objections", agent.Reason.FIXED_POLICY_TOOL_REQUEST), STOPS),
+    "unread-citation": Disabled(found_is_read, ANSWERS, ("hidden-orders",)),
+    "inexact-quote": Disabled(any_quote_is_exact, ANSWERS),
+    "trivial-quote": Disabled(functools.partial(unsaid, "objections", agent.Reason.TRIVIAL_CITATION), ANSWERS),
+    "model-calls": Disabled(calls_without_end, ANSWERS),
+    "deadline": Disabled(time_without_end, STOPS),
+    "not-json": Disabled(any_text_is_json, STOPS),
+    "cut-off-reply": Disabled(
+        any_finish_is_stop,
+        "failed, invalid_decision (not one JSON object (Unterminated string starting at: line 1 column 12 (char 11)): "
+        + json.dumps('{"action": "sea') + ")"),
+    "blocked-reply": Disabled(blocked_is_a_reply, STOPS),
+    "changed-request": Disabled(
+        any_request_is_the_recorded_one, "failed, reply_in_doubt (exchange 1 was sent, and no reply is recorded)"),
+    "request-allowance": Disabled(requests_without_end, ""),
+    "hidden-orders": Disabled(found_is_read, ANSWERS, ("unread-citation",)),
+}
+
+
+class Guards(CommandLine):
+    def lines(self, ran: Ran) -> list[str]:
+        """The lines of a run of guards, those that were wrapped put together again."""
+        self.assertEqual(ran.err, "")
+        for line in ran.lines:
+            self.assertLessEqual(len(line), 100)
+        return unwrapped(ran.lines)
+
+    def test_every_guard_holds_and_has_a_line_that_says_what_came_of_it(self) -> None:
+        """Whole lines, in the order of the table; exit code 0."""
+        ran = here("guards")
+        self.assertEqual(self.lines(ran), [*(f"held: {line}" for line in HELD.values()), "19 of 19 guards held"])
+        self.assertEqual(ran.code, 0)
+        self.assertTrue(ran.out.isascii())
+
+    def test_each_guard_can_be_tried_by_its_name(self) -> None:
+        """Only that one is, and counted."""
+        for name, line in HELD.items():
+            with self.subTest(guard=name):
+                ran = here("guards", name)
+                self.assertEqual((ran.code, self.lines(ran)), (0, [f"held: {line}", "1 of 1 guards held"]))
+
+    def test_a_guard_that_is_not_there_is_refused_with_those_there_are(self) -> None:
+        """One line, exit code 2."""
+        for name in ("nope", "", "Same-read", "same", "same-read "):
+            with self.subTest(name=name):
+                ran = here("guards", name)
+                self.check_one_line(ran)
+                self.assertEqual(ran.err, f'run.py: no guard "{name}"; there are {", ".join(HELD)}\n')
+
+    def test_each_guard_that_is_disabled_is_said_not_to_hold(self) -> None:
+        """With exactly its check taken out of the code: that line and no other, and exit code 1."""
+        self.assertEqual(list(DISABLED), list(HELD))
+        for name, (patch, became, others) in DISABLED.items():
+            out = {name, *others}
+            with self.subTest(guard=name):
+                with patch():
+                    ran, alone = here("guards"), here("guards", name)
+                lines = self.lines(ran)
+                self.assertEqual(lines[-1], f"{19 - len(out)} of 19 guards held")
+                kept = [f"held: {line}" for other, line in HELD.items() if other not in out]
+                self.assertEqual([line for line in lines if line.startswith("held: ")], kept)
+                line = f"NOT HELD: {HELD[name].partition(': failed, ')[0].partition(': incomplete, ')[0]}: {became}"
+                (told,) = (at for at, other in zip(lines, HELD, strict=False) if other == name)
+                self.assertEqual(told if became else told[: len(line)], line)
+                self.assertEqual(ran.code, 1)
+                self.assertEqual((alone.code, self.lines(alone)), (1, [told, "0 of 1 guards held"]))
+            self.assertEqual(here("guards", name).code, 0, "put back")
+
+    def test_every_guard_is_tried_by_a_model_that_would_trip_it(self) -> None:
+        """Each reason is one of the controller's, and those of the tape agree with what is said."""
+        with open(os.path.join(ROOT, "recordings", "guards.json"), encoding="utf-8") as file:
+            table = json.load(file)["guards"]
+        self.assertEqual([guard["guard"] for guard in table], list(HELD))
+        for guard in table:
+            with self.subTest(guard=guard["guard"]):
+                reason = next(at for at in agent.Reason if at == guard["reason"])
+                said = f"{guard['tried']}: {reason.status}, {reason} ("
+                self.assertTrue(HELD[guard["guard"]].startswith(said), said)
+
+    def test_they_need_no_key_and_no_network_and_no_recording(self) -> None:
+        """A process that may reach nothing, in a kit whose recordings are gone."""
+        kit = self.kit()
+        shutil.rmtree(os.path.join(kit, "recordings", "published"))
+        ran = self.child("guards", kit=kit)
+        self.assertEqual((ran.code, ran.err), (0, ""))
+        self.assertEqual(unwrapped(ran.lines), self.lines(here("guards")))
+
+
+# --- doctor -----------------------------------------------------------------------------------------------------------
+
+
+class Doctor(CommandLine):
+    NO_KEY = "key       no key is set: set GOOGLE_API_KEY or GEMINI_API_KEY"
+
+    def setUp(self) -> None:
+        """A copy of the kit for each test, and no key."""
+        super().setUp()
+        self.place = self.kit()
+        self.moved(self.place)
+        self.enterContext(mock.patch.dict(os.environ))
+        for name in ("GOOGLE_API_KEY", "GEMINI_API_KEY"):
+            os.environ.pop(name, None)
+
+    def recording(self, *names: str) -> str:
+        """A path below the copy's recordings."""
+        return os.path.join(self.place, "recordings", *names)
+
+    def machine(self) -> list[str]:
+        """The lines about the machine."""
+        system = os.uname() if hasattr(os, "uname") else None
+        name = f"{system.sysname}-{system.release}-{system.machine}" if system else sys.platform
+        return [f"python    {sys.version.split()[0]}", f"platform  {name}", f"sqlite    {sqlite3.sqlite_version}"]
+
+    def check(self, code: int, *recordings: str, **settings: str) -> None:
+        """All lines of doctor on a machine that lacks nothing, and its exit code."""
+        ran = here("doctor", **settings)
+        self.assertEqual(ran.lines, [*self.machine(), "fts5      yes", self.NO_KEY, *recordings])
+        self.assertEqual((ran.code, ran.err), (code, ""))
+
+    def test_it_says_what_this_machine_has_and_that_the_recording_is_whole(self) -> None:
+        """Python, platform, SQLite, FTS5, the key's variable, each recording; exit code 0."""
+        self.check(0, "recording published: whole")
+
+    def test_it_says_which_variable_has_the_key_and_never_the_key(self) -> None:
+        """As a live run would take it; that there is none is no fault."""
+        secret, other = "AIzaSy-not-a-real-key-0123456789", "another-key-that-is-long"
+        unusable = "is too short or holds a character that no key has"
+        for settings, told in (
+            ({"GOOGLE_API_KEY": secret}, "GOOGLE_API_KEY is set"),
+            ({"GEMINI_API_KEY": secret}, "GEMINI_API_KEY is set"),
+            ({"GOOGLE_API_KEY": secret, "GEMINI_API_KEY": other}, "GOOGLE_API_KEY is set"),
+            ({"GOOGLE_API_KEY": " ", "GEMINI_API_KEY": other}, "GEMINI_API_KEY is set"),
+            ({"GOOGLE_API_KEY": "", "GEMINI_API_KEY": ""}, self.NO_KEY[10:]),
+            ({"GOOGLE_API_KEY": "sk-1234"}, f"GOOGLE_API_KEY {unusable}"),
+            ({"GEMINI_API_KEY": "caf\xe9-key-0123"}, f"GEMINI_API_KEY {unusable}"),
+        ):
+            with self.subTest(settings=list(settings)):
+                ran = here("doctor", **settings)
+                self.assertEqual((ran.code, ran.err), (0, ""))
+                self.assertEqual([line for line in ran.lines if line.startswith("key ")], [f"key       {told}"])
+                for value in filter(str.strip, settings.values()):
+                    self.assertNotIn(value, ran.out)
+
+    def test_a_recording_that_is_damaged_or_edited_is_named_with_what_is_wrong(self) -> None:
+        """Exit code 1, whichever file it is; what is only unfinished is no fault."""
+        with open(os.path.join(PUBLISHED, "exchanges.jsonl"), "rb") as file:
+            events = file.read().splitlines(keepends=True)
+        exchanges, report, sums = "exchanges.jsonl", "report.json", "SHA256SUMS"
+        spaced, doubled = b"".join(events).replace(b":", b": ", 1), b"".join([events[0], *events])
+        damage, gone = os.path.join("recordings", "published", exchanges), {report: None, sums: None}
+        seal = "was edited after the run: it is not what SHA256SUMS says"
+        rows: tuple[tuple[str, dict[str, bytes | None], bool, int, str], ...] = (
+            # name, the files that are replaced or deleted, whether they are sealed anew, exit code, what is said
+            ("cut", {exchanges: b"".join(events)[:-9]}, False, 1,
+             f"{damage}, line {len(events)}: it has no end; the recording is damaged: restore the file"),
+            ("a line that is none", {exchanges: b"x\n"}, True, 1,
+             f"{damage}, line 1 (after nothing): Expecting value: line 1 column 1 (char 0); the recording is damaged: "
+             f"restore the file"),
+            ("edited", {exchanges: spaced}, False, 1, f"{exchanges} {seal}"),
+            ("two files edited", {exchanges: spaced, report: b'{"trials": []}'}, False, 1,
+             f"{exchanges} {seal}; {report} {seal}"),
+            ("edited and sealed", {exchanges: spaced}, True, 0, "whole"),
+            ("doubled and sealed", {exchanges: doubled}, True, 1,
+             "overwrite-fixed-1 exchange 1 is doubled: a second request without a retry"),
+            ("without a seal", {sums: None}, False, 1,
+             "SHA256SUMS is missing: whether a file was edited cannot be told"),
+            ("without a plan", {"manifest.json": None}, False, 1,
+             f"{os.path.join('recordings', 'published', 'manifest.json')}: No such file or directory"),
+            ("under way", {**gone, exchanges: b"".join(events[:9]) + b"{"}, False, 0, "not finished"),
+            ("not begun", {**gone, exchanges: b""}, False, 0, "not finished"),
+            ("under way, and doubled", {**gone, exchanges: doubled}, False, 1,
+             "overwrite-fixed-1 exchange 1 is doubled: a second request without a retry"),
+        )
+        for name, files, sealed, code, told in rows:
+            shutil.rmtree(self.recording("published"))
+            shutil.copytree(PUBLISHED, self.recording("published"))
+            for file_name, content in files.items():
+                if content is None:
+                    os.remove(self.recording("published", file_name))
+                else:
+                    self.put(self.recording("published", file_name), content)
+            if sealed:
+                self.seal(self.recording("published"))
+            with self.subTest(name):
+                self.check(code, f"recording published: {told}")
+
+    def put(self, path: str, content: bytes) -> None:
+        """Replace a file."""
+        with open(path, "wb") as file:
+            file.write(content)
+
+    def test_every_recording_has_its_line(self) -> None:
+        """By name; the one that is at fault hides none behind it; files beside them are none."""
+        for name in ("zebra", "ape"):
+            shutil.copytree(PUBLISHED, self.recording(name))
+        os.mkdir(self.recording("hollow"))
+        lacking = f"{os.path.join('recordings', 'hollow', 'manifest.json')}: No such file or directory"
+        self.check(1, "recording ape: whole", f"recording hollow: {lacking}", "recording published: whole",
+                   "recording zebra: whole")
+
+    def test_without_recordings_there_is_none_to_look_at(self) -> None:
+        """No fault, and no traceback."""
+        shutil.rmtree(self.recording())
+        self.check(0)
+        self.put(self.recording(), b"a file")
+        self.check(0)
+
+    def test_without_fts5_it_says_so_and_goes_on(self) -> None:
+        """Exit code 1; what does not search is still looked at."""
+        broken = mock.Mock()
+        broken.executescript.side_effect = sqlite3.OperationalError("no such module: fts5")
+        with mock.patch("sqlite3.connect", return_value=broken):
+            ran = here("doctor")
+        self.assertEqual((ran.code, ran.err), (1, ""))
+        told = (f"fts5      NO: SQLite {sqlite3.sqlite_version} of this Python has no FTS5 (no such module: fts5); use "
+                f"a Python whose SQLite has it, such as one from python.org or of a current distribution")
+        self.assertEqual(ran.lines, [*self.machine(), told, self.NO_KEY, "recording published: whole"])
+
+    def test_a_process_of_its_own_says_the_same(self) -> None:
+        """Without a network, and with a key that it does not tell."""
+        secret = "AIzaSy-not-a-real-key-0123456789"
+        ran = self.child("doctor", kit=self.place, env=self.environment(GEMINI_API_KEY=secret))
+        self.assertEqual((ran.code, ran.err), (0, ""))
+        self.assertEqual(ran.lines, [*self.machine(), "fts5      yes", "key       GEMINI_API_KEY is set",
+                                     "recording published: whole"])
+        self.assertNotIn(secret, ran.out)
 
 
 if __name__ == "__main__":

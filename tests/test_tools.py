@@ -1,7 +1,10 @@
 """What the two tools hand on, and that they hand on nothing that is not what was found."""
 
+import copy
 import hashlib
 import inspect
+import json
+import os
 import unicodedata
 import unittest
 from typing import Any
@@ -9,7 +12,8 @@ from typing import Any
 import agent
 from agent import Fault, Handle, Reason
 from retrieval import Index, Passage, Snapshot
-from tools import Toolbox
+from tests.support import ROOT, decision
+from tools import Toolbox, broken_seals, check_manifest, paragraphs, step_lines, trial_lines
 
 GULL = "A gull \u2013 grey-winged \u2013 said \u201ccafé\u201d twice.\nIt didn\u2019t stay at 5\xa0knots."
 PLAIN = "The ferry leaves at noon. The ferry does not wait, and the ferry never returns."
@@ -299,6 +303,192 @@ class Quotes(Tools):
                 said = self.tools.verify(self.handle("ferry"), quote)
                 self.assertTrue(said and said.isascii() and said.isprintable(), said)
                 self.assertLess(len(said), 300)
+
+
+class Plans(unittest.TestCase):
+    """A manifest is a plan that can be carried out, or is refused with one line in our own words."""
+
+    def setUp(self) -> None:
+        """The published plan."""
+        with open(os.path.join(ROOT, "recordings", "published", "manifest.json"), encoding="utf-8") as file:
+            self.plan: dict[str, Any] = json.load(file)
+
+    def refused(self, *path: str, value: Any) -> str:
+        """What is said of the plan with one value changed; nothing where it is taken."""
+        plan = copy.deepcopy(self.plan)
+        inner: Any = plan
+        for name in path[:-1]:
+            inner = inner[name]
+        inner[path[-1]] = value
+        try:
+            check_manifest(plan)
+        except (ValueError, agent.Mistake) as error:
+            return str(error)
+        return ""
+
+    def test_each_bound_is_taken_and_what_is_past_it_refused(self) -> None:
+        """Both sides of each."""
+        tokens, warm = "maxOutputTokens is {}: 1 to 65536", "temperature is {}: 0 to 2"
+        plan = "format is to be 1, repeats 1 to 100, and modes not empty"
+        strings = "hashes are not all strings, or budget has an unknown name"
+        unknown = "no limit has the name {}; there are model_calls, searches, reads, source_bytes, seconds"
+        limit = "invalid_limits: {} is {}; it can be a whole number to {}"
+        rows: tuple[tuple[tuple[str, ...], tuple[Any, ...], tuple[tuple[Any, str], ...]], ...] = (
+            (("config", "maxOutputTokens"), (1, 2, 65_535, 65_536), tuple(
+                (value, tokens.format(agent.shown(value)))
+                for value in (0, -1, 65_537, 1.0, 1024.0, True, None, "1024", [1024]))),
+            (("config", "temperature"), (0, 0.0, 0.1, 1.9, 2, 2.0), tuple(
+                (value, warm.format(value)) for value in (-0.1, -1, 2.1, 3))),
+            (("repeats",), (1, 100), ((0, plan), (-1, plan), (101, plan))),
+            (("modes",), (["fixed"], ["agent"]), (([], plan), (["agent", "agent"], "modes names one twice"),
+                                                  (["both"], 'invalid_mode: the path is "both"'))),
+            (("budget",), ({}, {"tokens": 1}, {"cost": 0.1, "prices": [1, 2]}),
+             (({"money": 1}, strings), ({"tokens": 1, "": 1}, strings))),
+            (("hashes",), ({}, {"prompt": ""}, {"anything": "x"}),
+             (({"prompt": 0}, strings), ({"prompt": None}, strings), ({"more": ["x"]}, strings))),
+            (("limits", "searches"), (1, 4), (
+                (0, limit.format("searches", 0, 4)), (5, limit.format("searches", 5, 4)),
+                (True, limit.format("searches", "true", 4)), (2.0, limit.format("searches", "2.0", 4)),
+                ("2", limit.format("searches", '"2"', 4)), (None, limit.format("searches", "null", 4)))),
+            (("limits", "seconds"), (1, 300), ((301, limit.format("seconds", 301, 300)),)),
+            (("limits", "tries"), (), ((1, unknown.format('"tries"')),)),
+            (("limits", "\x1b[2J"), (), ((1, unknown.format(r'"\u001b[2J"')),)),
+            (("candidates",), (1, 10), ((0, limit.format("candidates", 0, 10)),
+                                        (11, limit.format("candidates", 11, 10)))),
+        )
+        for path, taken, others in rows:
+            for value, told in (*((value, "") for value in taken), *others):
+                with self.subTest(path=path, value=repr(value)[:40]):
+                    self.assertEqual(self.refused(*path, value=value), told)
+
+    def test_each_field_is_there_and_has_its_type(self) -> None:
+        """The budget as any other, and no other field."""
+        check_manifest(self.plan)
+        for name, value in self.plan.items():
+            with self.subTest(field=name):
+                plan = {other: kept for other, kept in self.plan.items() if other != name}
+                with self.assertRaisesRegex(ValueError, rf"^manifest\.{name} is missing$"):
+                    check_manifest(plan)
+                kind = type(value).__name__
+                self.assertEqual(self.refused(name, value=None), f"manifest.{name} must be of type {kind}, not null")
+        self.assertRegex(self.refused("extra", value=1), '^manifest has the unknown field "extra"; the fields are ')
+        self.assertEqual(set(self.plan["budget"]), set())
+
+
+class Seals(unittest.TestCase):
+    """SHA256SUMS holds for what it names, and has to name all that counts."""
+
+    def test_what_is_not_as_it_says_is_told_file_by_file(self) -> None:
+        """In the order of its lines, then what it does not name."""
+        one, two = "1" * 64, "2" * 64
+        files = {"manifest.json": one, "exchanges.jsonl": two, "report.json": one}
+        sums = "".join(f"{digest}  {name}\n" for name, digest in files.items())
+        edited = "{} was edited after the run: it is not what SHA256SUMS says"
+        gone = "{} is named in SHA256SUMS and is not there"
+        for name, text, digests, told in (
+            ("as it says", sums, files, []), ("beside others", sums, files | {"notes.txt": two}, []),
+            ("edited", sums, files | {"exchanges.jsonl": one}, [edited.format("exchanges.jsonl")]),
+            ("two edited", sums, dict.fromkeys(files, "3" * 64), [edited.format(at) for at in files]),
+            ("no report", sums, {"manifest.json": one, "exchanges.jsonl": two}, []),
+            ("no plan", sums, {"exchanges.jsonl": two, "report.json": one}, [gone.format("manifest.json")]),
+            ("its own cases", sums, files | {"cases.json": one}, ["cases.json is not named in SHA256SUMS"]),
+            ("empty", "", files, [f"{at} is not named in SHA256SUMS" for at in sorted(files)]),
+            ("a line that is none", sums + "hello\n", files, [gone.format("hello")]),
+            ("no seal beside a report", None, files,
+             ["SHA256SUMS is missing: whether a file was edited cannot be told"]),
+            ("no seal and no report", None, {"manifest.json": one, "exchanges.jsonl": two}, []),
+        ):
+            with self.subTest(name):
+                self.assertEqual(list(broken_seals(text, digests)), told)
+
+
+class Words(Tools):
+    """Facts as lines for people."""
+
+    def tape(self, mode: str, *replies: Any) -> agent.Tape:
+        """A trial over the small index with these replies; a Fault is raised."""
+        left = list(replies)
+
+        def ask(tape: agent.Tape, seconds: float) -> str:
+            reply = left.pop(0)
+            if isinstance(reply, Fault):
+                raise reply
+            return reply if isinstance(reply, str) else agent.compact(reply)
+
+        task = agent.Task("When does the ferry leave?", "2", mode)
+        return agent.Tape(agent.controller(task, self.tools, ask, lambda: 0.0))
+
+    def lines(self, tape: agent.Tape, columns: int = 1_000) -> list[str]:
+        """All steps of a trial."""
+        return [line for at in range(len(tape)) for line in step_lines(agent.Tape(tape[: at + 1]), columns)]
+
+    def test_a_whole_trial_of_each_path_reads_so(self) -> None:
+        """Every line; what is left is told on the agent path, after each observation."""
+        quote = "The ferry leaves at noon."
+        answer = decision("answer", answer="At noon.", citations=[{"source_id": "ferry", "quote": quote}])
+        size = len(PLAIN.encode())
+        end = ["ended: answered: citation_contract_passed: Every citation quotes a passage that was read.",
+               "answer: At noon.", f'   [1] ferry: "{quote}"', "       https://docs.example/ferry"]
+        proposed = ["1. the model proposes: answer", "   assessment: scripted"]
+        self.assertEqual(self.lines(self.tape("fixed", answer)), [
+            "   the code: search 1 of 3: When does the ferry leave?", "   found: 1 ferry (Timetable), 2 tide",
+            f"   the code: read 1 of 4, {size} bytes: ferry", f"   text: {PLAIN}",
+            "   the code: read 2 of 4, 30 bytes: tide", "   text: 潮汐每六小时一次 ferry", *proposed, *end])
+        agentic = self.lines(self.tape(
+            "agent", decision("search", query="noon"), decision("read", source_id="ferry"), answer))
+        self.assertEqual(agentic, [
+            '1. the model proposes: search "noon"', "   assessment: scripted", "   admitted: search 1 of 3: noon",
+            "   found: 1 ferry (Timetable)", "   left: 8 model calls, 2 searches, 4 reads, 4096 source bytes",
+            '2. the model proposes: read "ferry"', "   assessment: scripted",
+            f"   admitted: read 1 of 4, {size} bytes: ferry", f"   text: {PLAIN}",
+            f"   left: 7 model calls, 2 searches, 3 reads, {4096 - size} source bytes",
+            "3. the model proposes: answer", "   assessment: scripted", *end])
+
+    def test_an_end_has_its_reason_with_the_kind_of_a_transport_fault(self) -> None:
+        """And in a second line what was seen, where something was."""
+        gone = agent.Reason.MODEL_TRANSPORT_FAILED
+        for reply, lines in (
+            (Fault(gone, "no reply in 45 s", "timeout"),
+             [f"ended: failed: model_transport_failed:timeout: {gone.sentence}", "   seen: no reply in 45 s"]),
+            (Fault(gone, "refused", ""),
+             [f"ended: failed: model_transport_failed: {gone.sentence}", "   seen: refused"]),
+            (decision("stop"), ["1. the model proposes: stop", "   assessment: scripted",
+                                "ended: incomplete: model_stopped: The model stopped without an answer."]),
+            ("Hello", [
+                "ended: failed: invalid_decision: The reply is not one JSON object of the six fields.",
+                '   seen: not one JSON object (Expecting value: line 1 column 1 (char 0)): "Hello"']),
+        ):
+            with self.subTest(lines[0]):
+                self.assertEqual(self.lines(self.tape("agent", reply)), lines)
+
+    def test_a_paragraph_is_wrapped_between_words_only(self) -> None:
+        """Not at hyphens; what goes on stands four columns deeper; a line of its own stays one."""
+        for text, columns, lines in (
+            ("", 40, ["   text: "]), ("one two", 40, ["   text: one two"]),
+            ("json-text path-read-3-13 non-ASCII", 26,
+             ["   text: json-text", "       path-read-3-13", "       non-ASCII"]),
+            ("one\ntwo", 40, ["   text: one", "       two"]),
+            ("a\x1b[2Jb", 40, [r"   text: a\x1b[2Jb"]), ("x" * 40, 24, ["   text: " + "x" * 15, "       " + "x" * 17,
+                                                                      "       " + "x" * 8]),
+        ):
+            with self.subTest(text=text):
+                self.assertEqual(list(paragraphs("text", text, columns)), lines)
+        self.assertEqual(list(paragraphs("a label", "b", 40, 0)), ["a label: b"])
+
+    def test_the_tokens_of_a_trial_are_unknown_where_one_reply_told_none(self) -> None:
+        """A sum of some would be taken for the sum of all."""
+        result = self.tape("agent", decision("stop")).result()
+        for usage, told in (
+            ([{"totalTokenCount": 7}, {"totalTokenCount": 5}], "12"), ([], "0"),
+            ([{"totalTokenCount": 7}, None], "unknown"), ([{"totalTokenCount": None}], "unknown"),
+            ([{"totalTokenCount": True}], "unknown"), ([{}], "unknown"),
+        ):
+            trial = {"case_id": "a", "split": "held-out", "repeat": 1, "mode": "agent", "result": result,
+                     "checks": {"outcome": "pass"}, "provider_usage": usage}
+            with self.subTest(usage=usage):
+                head, row = trial_lines([trial], colour=False)
+                self.assertEqual(head.split()[-1], "tokens")
+                self.assertEqual(row.split(), ["a", "held-out", "1", "agent", "-", "pass", "model_stopped", "1", told])
 
 
 if __name__ == "__main__":
