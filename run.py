@@ -42,6 +42,10 @@ class Mistaken(Exception):
         self.lines, self.reason = lines, reason
 
 
+class Faulty(Mistaken):
+    """A file that can be read and whose content has faults."""
+
+
 def mistaken(error: Exception, before: str = "") -> Mistaken:
     """What a room refuses, as a person's mistake, with the named reason where it has one."""
     return Mistaken(f"{before}{error}", reason=str(getattr(error, "reason", "")))
@@ -76,12 +80,12 @@ def shown_path(path: str) -> str:
 
 
 def load(path: str, parse: Callable[[Any], Loaded]) -> tuple[Any, Loaded]:
-    """The document in a file and what `parse` makes of it; raises Mistaken with every fault of the file."""
+    """The document in a file and what `parse` makes of it; raises Faulty with every fault of the file."""
     document = read_json(path)
     try:
         return document, parse(document)
     except (evaluate.CaseFaults, retrieval.SnapshotFaults) as error:
-        raise Mistaken(*(f"{shown_path(path)}: {fault}" for fault in error.faults)) from None
+        raise Faulty(*(f"{shown_path(path)}: {fault}" for fault in error.faults)) from None
 
 
 # === Recordings =======================================================================================================
@@ -227,13 +231,16 @@ def replay(recording: Recording, chosen: list[Planned], index: retrieval.Index) 
     for trial in chosen:
         sending = provider.Replay(recording.exchanges.trials.get(trial.id, {}))
         tape, model = run_trial(trial, recording, index, sending.send)
-        part = trial_json(trial, tape, model, recording.snapshot)
+        part = trial_json(trial, tape, model, recording)
         begun = sending.exact or sending.unused or recording.exchanges.oddities.get(trial.id)
         if recording.report is None and sending.missing and not begun:
             continue  # a run in progress had not come to it
         problems = list(disagreements(trial.id, tape, sending, recording))
-        if recording.report and not problems:
-            problems += differences(part, reported.get(trial.id))
+        unlike = evaluate.unlike_report(part, reported.get(trial.id)) if recording.report and not problems else None
+        if unlike:
+            number, line = unlike
+            line = f"{trial.id}: {f'exchange {number}: ' if number else ''}{line}"
+            problems.append(Problem(line, trial.id, number))
         yield Played(trial, tape, sending, part, problems)
 
 
@@ -252,13 +259,13 @@ def run_trial(
     return agent.Tape(agent.controller(task, toolbox, model.ask, model.clock)), model
 
 
-def trial_json(trial: Planned, tape: agent.Tape, model: provider.Model, snapshot: retrieval.Snapshot) -> dict[str, Any]:
+def trial_json(trial: Planned, tape: agent.Tape, model: provider.Model, recording: Recording) -> dict[str, Any]:
     """A trial as it stands in a report, graded."""
     result = tape.result()
     return {
         "id": trial.id, "case_id": trial.case.id, "split": trial.case.split, "repeat": trial.repeat, "mode": trial.mode,
         "result": result,
-        **evaluate.grade(trial.case, result, [passage._asdict() for passage in snapshot.passages]),
+        **evaluate.grade(trial.case, result, recording.documents["snapshot.json"]["passages"]),
         "detail": tape[-1].detail,
         "elapsed_seconds": model.clock() if any(event["elapsed"] is not None for event in model.events) else None,
         "provider_usage": [provider.tokens(event) for event in model.events],
@@ -286,14 +293,6 @@ def disagreements(trial: str, tape: agent.Tape, sending: provider.Replay, record
         detail = f" ({end.detail})" if end.reason.status == "failed" else ""
         line = f"{trial}: exchange {first}{rest}: left over: the trial ended before with {end.reason}{detail}"
         yield Problem(line, trial, first, reason)
-
-
-def differences(part: dict[str, Any], reported: dict[str, Any] | None) -> Iterator[Problem]:
-    """Where a replayed trial is not what its report says."""
-    found = evaluate.unlike_report(part, reported)
-    if found:
-        number, line = found
-        yield Problem(f"{part['id']}: {f'exchange {number}: ' if number else ''}{line}", part["id"], number)
 
 
 # === The report =======================================================================================================
@@ -386,7 +385,7 @@ class Run:
         for at, trial in enumerate(plan, 1):
             replay, live = self.sending(trial.id)
             tape, model = run_trial(trial, self.recording, index, live.send)
-            part, end = trial_json(trial, tape, model, self.recording.snapshot), tape[-1]
+            part, end = trial_json(trial, tape, model, self.recording), tape[-1]
             if end.reason in (agent.Reason.REPLAY_REQUEST_MISMATCH, agent.Reason.REPLAY_EXHAUSTED):
                 raise Mistaken(f"{trial.id}: {end.detail}: this run cannot go on; make a new one")
             if end.reason in agent.BUDGETS:
@@ -476,7 +475,7 @@ def planned(options: argparse.Namespace) -> tuple[str, Recording]:
     """The folder and the recording, still empty, of the run that the flags ask for; raises Mistaken."""
     given, cases = load(options.cases, evaluate.load_cases)
     frozen, snapshot = load(options.snapshot, retrieval.load_snapshot)
-    faults = evaluate.label_faults(cases, [passage._asdict() for passage in snapshot.passages])
+    faults = evaluate.label_faults(cases, frozen["passages"])
     if faults:
         raise Mistaken(*(f"{shown_path(options.cases)}: {fault}" for fault in faults))
     if options.case not in (None, *(case.id for case in cases)):
@@ -750,14 +749,13 @@ def check_command(argv: list[str]) -> int:
     faults: list[str] = []
     loaded: list[Any] = []
     for path, parse in ((options.cases, evaluate.load_cases), (options.snapshot, retrieval.load_snapshot)):
-        document = read_json(path)
         try:
-            loaded.append(parse(document))
-        except (evaluate.CaseFaults, retrieval.SnapshotFaults) as error:
-            faults += [f"{shown_path(path)}: {fault}" for fault in error.faults]
+            loaded.append(load(path, parse))
+        except Faulty as error:
+            faults += error.lines
     weak: list[str] = []
     if not faults:
-        cases, passages = loaded[0], [passage._asdict() for passage in loaded[1].passages]
+        cases, passages = loaded[0][1], loaded[1][0]["passages"]
         faults += [f"{shown_path(options.cases)}: {fault}" for fault in evaluate.label_faults(cases, passages)]
         weak = evaluate.weak_labels(cases, passages)
         say(f"{len(cases)} cases, {len(passages)} passages")

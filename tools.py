@@ -460,7 +460,7 @@ def step_lines(tape: agent.Tape, columns: int) -> Iterator[str]:
         yield from paragraphs("text", fact.result["text"], columns)
         yield from _allowance_lines(tape, columns)
     elif fact.kind == "ended":
-        yield from _ending_lines(fact, columns)
+        yield from _ending_lines(tape, columns)
 
 
 def _allowance_lines(tape: agent.Tape, columns: int) -> Iterator[str]:
@@ -471,9 +471,9 @@ def _allowance_lines(tape: agent.Tape, columns: int) -> Iterator[str]:
     yield from paragraphs("left", ", ".join(left), columns)
 
 
-def _ending_lines(end: agent.Fact, columns: int) -> Iterator[str]:
+def _ending_lines(tape: agent.Tape, columns: int) -> Iterator[str]:
     """How a trial ended: the reason in words, or the answer with its citations and their addresses."""
-    reason = f"{end.reason}:{end.fault}" if end.fault else str(end.reason)
+    end, reason = tape[-1], tape.result()["reason"]
     yield from paragraphs("ended", f"{end.reason.status}: {reason}: {end.reason.sentence}", columns, 0)
     if end.detail:
         yield from paragraphs("seen", end.detail, columns)
