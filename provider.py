@@ -51,22 +51,19 @@ SCHEMA: dict[str, Any] = {
 
 
 def encode(tape: agent.Tape, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The body of the next request of a trial; `config` is the generationConfig, the schema apart."""
+    """The body of the next request of a trial; `config` is the generationConfig, the schema apart. The user text is
+    JSON lines, of which only the last, what is left, is not kept: each request extends the one before it. Passage text
+    stands inside JSON strings only, so nothing in it can end the line it is on."""
+    task, agentic = tape.task, tape.task.mode == "agent"
+    left = tape.allowance() if agentic else {"model_calls": 0}
+    left["model_calls"] += 1  # the call this text is for counts already
+    first = {"question": task.question, "version": task.version, "actions": agent.ACTIONS[0 if agentic else 2 :]}
+    lines = [first, *map(_told, tape.of("observed")), {"left": left}]
     return {
         "systemInstruction": {"parts": [{"text": PROMPT}]},
-        "contents": [{"role": "user", "parts": [{"text": _user_text(tape)}]}],
+        "contents": [{"role": "user", "parts": [{"text": "\n".join(map(agent.compact, lines))}]}],
         "generationConfig": {**config, "responseJsonSchema": SCHEMA},
     }
-
-
-def _user_text(tape: agent.Tape) -> str:
-    """JSON lines, of which only the last, what is left, is not kept: each request extends the one before it. Passage
-    text stands inside JSON strings only, so nothing in it can end the line it is on."""
-    task, agentic = tape.task, tape.task.mode == "agent"
-    left = tape.allowance() if agentic else {}
-    left["model_calls"] = left.get("model_calls", 0) + 1  # the call this text is for counts already
-    first = {"question": task.question, "version": task.version, "actions": agent.ACTIONS[0 if agentic else 2 :]}
-    return "\n".join(map(agent.compact, [first, *map(_told, tape.of("observed")), {"left": left}]))
 
 
 def _told(fact: agent.Fact) -> dict[str, Any]:
@@ -181,11 +178,11 @@ _BODIES: dict[str, Any] = {"response": (dict, list, str), "text": str, "base64":
 def load_exchanges(data: bytes, finished: bool) -> Exchanges:
     """The exchanges of a recording; an unfinished last line is dropped where the run is not finished. Raises
     DamagedRecording for a line that is no event; what is whole but odd (doubled, out of order, edited) is told."""
-    whole = data if finished else data[: data.rfind(b"\n") + 1]
-    if finished and not data.endswith(b"\n"):
-        raise DamagedRecording(f"line {data.count(bytes([10])) + 1}: " + ("it has no end" if data else "empty file"))
+    *lines, rest = data.split(b"\n")
+    if finished and (rest or not lines):
+        raise DamagedRecording(f"line {len(lines) + 1}: {'it has no end' if rest else 'empty file'}")
     events: list[dict[str, Any]] = []
-    for number, line in enumerate(whole.split(b"\n")[:-1], 1):
+    for number, line in enumerate(lines, 1):
         try:
             events.append(_event(agent.load_json(line)))
         except ValueError as error:
@@ -263,7 +260,7 @@ class Model:
     seconds are those of the last reply, so that a replay tells the same time as the run did."""
 
     def __init__(self, config: Mapping[str, Any], send: Send) -> None:
-        self._config, self._send, self._number, self._elapsed = config, send, 0, 0.0
+        self._config, self._send = config, send
         self.events: list[dict[str, Any]] = []
 
     def ask(self, tape: agent.Tape, seconds: float) -> str:
@@ -272,15 +269,13 @@ class Model:
         text = canonical(body).encode("utf-8")  # in another order, but of the size that is sent
         if len(text) > REQUEST_BYTES:
             raise Fault(Reason.PROVIDER_INPUT_BYTES_LIMIT, f"a request of {len(text)} bytes; at most {REQUEST_BYTES}")
-        self._number += 1
-        event = self._send(Request(self._number, body, hashlib.sha256(text).hexdigest()), seconds)
-        self.events.append(event)
-        self._elapsed = self._elapsed if event["elapsed"] is None else event["elapsed"]
-        return heard(event)
+        request = Request(len(self.events) + 1, body, hashlib.sha256(text).hexdigest())
+        self.events.append(self._send(request, seconds))
+        return heard(self.events[-1])
 
     def clock(self) -> float:
-        """The trial's seconds when the last reply came."""
-        return self._elapsed
+        """The trial's seconds when the last reply came that tells them."""
+        return next((event["elapsed"] for event in reversed(self.events) if event["elapsed"] is not None), 0.0)
 
 
 class Replay:
