@@ -165,14 +165,15 @@ class Exchanges(NamedTuple):
     oddities: dict[str, list[tuple[int, str]]]
 
 
-_PLACE: dict[str, Any] = {"event": str, "trial": str, "exchange": int, "attempt": int}
-_OWN: dict[str, dict[str, Any]] = {
-    "request": {"sha256": str, "request": dict},
-    "response": {"elapsed": (int, float, None), "status": int},
-    "error": {"elapsed": (int, float, None), "kind": str, "status": (int, None), "message": str},
-    "retry": {"why": str},
+_PLACE: dict[str, set[type]] = {"event": {str}, "trial": {str}, "exchange": {int}, "attempt": {int}}
+_ELAPSED = {int, float, type(None)}
+_OWN: dict[str, dict[str, set[type]]] = {
+    "request": {"sha256": {str}, "request": {dict}},
+    "response": {"elapsed": _ELAPSED, "status": {int}},
+    "error": {"elapsed": _ELAPSED, "kind": {str}, "status": {int, type(None)}, "message": {str}},
+    "retry": {"why": {str}},
 }
-_BODIES: dict[str, Any] = {"response": (dict, list, str), "text": str, "base64": str}
+_BODIES: dict[str, set[type]] = {"response": {dict, list, str}, "text": {str}, "base64": {str}}
 
 
 def load_exchanges(data: bytes, finished: bool) -> Exchanges:
@@ -199,9 +200,7 @@ def _event(value: Any) -> dict[str, Any]:
     body = next((name for name in _BODIES if name in value), "response")
     types = {**_PLACE, **_OWN[kind], **({body: _BODIES[body]} if kind == "response" else {})}
     for name in [*types, *value]:
-        allowed = types.get(name, ())
-        allowed = allowed if isinstance(allowed, tuple) else (allowed,)
-        fits = name in value and any(type(value[name]) is type_ or value[name] is type_ for type_ in allowed)
+        fits = name in value and type(value[name]) in types.get(name, ())
         if not fits or (name == "exchange" and value[name] < 1):
             raise ValueError(f"the {kind} event has a wrong, missing or unknown field {shown(name)}")
     return dict(value)
@@ -308,7 +307,7 @@ class Replay:
 
 
 # === A key and where it may go ========================================================================================
-SHORTEST_KEY, REDACTED = 8, "[redacted]"  # a shorter key could not be told from ordinary text where it is to be hidden
+REDACTED = "[redacted]"
 
 
 def find_key(environ: Mapping[str, str]) -> tuple[str, str]:
@@ -316,7 +315,8 @@ def find_key(environ: Mapping[str, str]) -> tuple[str, str]:
     name = "GOOGLE_API_KEY" if environ.get("GOOGLE_API_KEY", "").strip() else "GEMINI_API_KEY"
     if not (key := environ.get(name, "").strip()):
         raise agent.Mistake(Reason.MISSING_API_KEY, "no key is set: set GOOGLE_API_KEY or GEMINI_API_KEY")
-    if len(key) < SHORTEST_KEY or not re.fullmatch(r"[!#-&(-\[\]-~]+", key):  # no quotes and no backslash either
+    # No quotes, no backslash, and none so short that it could not be told from ordinary text where it is to be hidden.
+    if not re.fullmatch(r"[!#-&(-\[\]-~]{8,}", key):
         raise agent.Mistake(Reason.MISSING_API_KEY, f"{name} is too short or holds a character that no key has")
     return name, key
 
@@ -372,6 +372,10 @@ class Journal:
 
 # === Sending over HTTPS ===============================================================================================
 RESPONSE_BYTES, MESSAGE_BYTES = 262_144, 4_096
+_KINDS = {  # of what goes wrong below HTTP, or in it; by name, for the modules of these errors are imported late
+    "gaierror": "name_not_resolved", "SSLCertVerificationError": "tls_not_verified", "SSLError": "tls_failed",
+    "TimeoutError": "timeout", "ConnectionRefusedError": "connection_refused", "ConnectionError": "connection_reset",
+    "IncompleteRead": "short_body", "OSError": "connection_failed"}
 HOPELESS = ("http_400", "http_401", "http_403", "http_404", "quota_used_up")  # the next request would get the same
 
 
@@ -389,7 +393,9 @@ def post(url: str, key: str, body: bytes, seconds: float) -> dict[str, Any]:
         try:
             came.put(_exchange(url, key, body, seconds, sockets, over))
         except Exception as error:
-            came.put(_error(_kind(error), None, f"{type(error).__name__}: {error}", key))
+            names = [at.__name__ for at in type(error).__mro__]
+            kind = next((_KINDS[name] for name in names if name in _KINDS), "not_http")
+            came.put(_error(kind, None, f"{names[0]}: {error}", key))
 
     try:
         if seconds > 0:
@@ -431,20 +437,19 @@ def _exchange(url: str, key: str, body: bytes, seconds: float, sockets: list[Any
 
 
 def _received(response: Any, key: str) -> dict[str, Any]:
-    data, status, coding = bytearray(), response.status, response.getheader("Content-Encoding") or "identity"
-    while chunk := response.read1(65_536):
-        data += chunk
-        if len(data) > RESPONSE_BYTES:
-            return _error(Reason.PROVIDER_RESPONSE_BYTES_LIMIT, status, f"more than {RESPONSE_BYTES} bytes came", key)
+    body, status = response.read(RESPONSE_BYTES + 1), response.status
+    coding = response.getheader("Content-Encoding") or "identity"
+    if len(body) > RESPONSE_BYTES:
+        return _error(Reason.PROVIDER_RESPONSE_BYTES_LIMIT, status, f"more than {RESPONSE_BYTES} bytes came", key)
     if response.length:
-        return _error("short_body", status, f"{len(data)} bytes came, and {response.length} more were promised", key)
+        return _error("short_body", status, f"{len(body)} bytes came, and {response.length} more were promised", key)
     if coding.lower() != "identity":
         coding = shown(redacted(coding, key))
         return _error("content_encoding", status, f"Content-Encoding {coding} was not asked for", key)
     if 300 <= status < 400:
         host = re.match(r"(?:\w+:)?//(?:[^/?#\\]*@)?([^/?#\\]+)", response.getheader("Location") or "")
         return _error("redirect", status, f"HTTP {status} to {host[1] if host else 'no other host'}: not followed", key)
-    body = bytes(data).removeprefix(b"\xef\xbb\xbf")
+    body = body.removeprefix(b"\xef\xbb\xbf")
     return {"status": status, **_recordable(body, key)} if status == 200 else _said(status, body, key)
 
 
@@ -479,16 +484,3 @@ def _said(status: int, body: bytes, key: str) -> dict[str, Any]:
     used_up = status == 429 and re.search(r"quota \S*PerDay|limit: 0\b|(?i:credit)", " ".join([*advice, words]))
     said = "; ".join([f"HTTP {status} {name}".rstrip(), *advice, words])
     return _error("quota_used_up" if used_up else f"http_{status}", status, said, key)
-
-
-def _kind(error: Exception) -> str:
-    """The name of what went wrong below HTTP, or in it."""
-    import http.client
-    import socket
-    import ssl
-
-    kinds: dict[str, type] = {
-        "name_not_resolved": socket.gaierror, "tls_not_verified": ssl.SSLCertVerificationError,
-        "tls_failed": ssl.SSLError, "timeout": TimeoutError, "connection_refused": ConnectionRefusedError,
-        "connection_reset": ConnectionError, "short_body": http.client.IncompleteRead, "connection_failed": OSError}
-    return next((kind for kind, type_ in kinds.items() if isinstance(error, type_)), "not_http")
