@@ -445,7 +445,6 @@ def _heard(tape: Tape, reply: str, tools: Tools) -> Iterator[Fact]:
         decision = load_json(reply)
     except NotJson as error:
         yield Fact("refused", Reason.INVALID_DECISION, f"not one JSON object ({error}): {shown(reply)}")
-        return
     yield from wrong(decision, tools.terms)
     yield Fact("replied", decision=decision)
     yield from objections(tape, decision, tools)

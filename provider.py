@@ -207,13 +207,12 @@ def _event(value: Any) -> dict[str, Any]:
 
 
 def _grouped(events: Iterable[dict[str, Any]]) -> Exchanges:
-    trials: dict[str, dict[int, Exchange]] = {}
-    oddities: dict[str, list[tuple[int, str]]] = {}
+    found = Exchanges({}, {})
     early: dict[tuple[str, int], dict[str, Any]] = {}
     announced: set[tuple[str, int, int]] = set()
     for event in events:
         trial, number, attempt, kind = (event[name] for name in ("trial", "exchange", "attempt", "event"))
-        saved, odd = trials.setdefault(trial, {}), oddities.setdefault(trial, [])
+        saved, odd = found.trials.setdefault(trial, {}), found.oddities.setdefault(trial, [])
         known = saved.get(number)
         again = (trial, number, attempt) in announced and known is not None and attempt == known.attempts + 1
         if kind == "retry":
@@ -237,8 +236,8 @@ def _grouped(events: Iterable[dict[str, Any]]) -> Exchanges:
         else:
             saved[number] = known._replace(outcome=event)
     for trial, number in early:
-        oddities[trial].append((number, "is missing its request"))
-    return Exchanges(trials, oddities)
+        found.oddities[trial].append((number, "is missing its request"))
+    return found
 
 
 # === Asking ===========================================================================================================
