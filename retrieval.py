@@ -249,13 +249,17 @@ def _indexing(uri: str, failed: str) -> Iterator[sqlite3.Connection]:
     except BaseException as error:
         if database:
             database.close()
-        if not isinstance(error, sqlite3.Error):
+        if not isinstance(error, (sqlite3.Error, UnicodeError)):  # what SQLite says of a damaged name may be no text
             raise
         if "no such module" in str(error):
             raise IndexFault(
-                f"SQLite {sqlite3.sqlite_version} of this Python has no FTS5 ({error}); use a Python whose SQLite "
-                f"has it, such as one from python.org or of a current distribution") from None
-        raise IndexFault(f"SQLite {sqlite3.sqlite_version} {failed}: {error}") from None
+                f"SQLite {sqlite3.sqlite_version} of this Python has no FTS5 ({_told(error)}); use a Python whose "
+                f"SQLite has it, such as one from python.org or of a current distribution") from None
+        raise IndexFault(f"SQLite {sqlite3.sqlite_version} {failed}: {_told(error)}") from None
+
+
+def _told(error: Exception) -> str:
+    return f"{ascii(str(error))[1:-1]:.200}"  # it may quote what a damaged file holds
 
 
 def _uri(path: str, query: str) -> str:
@@ -462,5 +466,5 @@ class Index:
     def _run(self, statement: str, *values: Any) -> list[Any]:
         try:
             return self._database.execute(statement, values).fetchall()
-        except (sqlite3.Error, UnicodeEncodeError) as error:
-            raise SearchFailed(str(error)) from None
+        except (sqlite3.Error, UnicodeError) as error:
+            raise SearchFailed(_told(error)) from None
