@@ -292,7 +292,7 @@ class Rankings(Retrieval):
         named, plain = passage("n", "tide table\n\n  with a gap", title="Tides"), passage("p", "tide")
         index = self.index(named, plain)
         found = {at.source_id: at._asdict() for at in index.search("tide", "4", 10).passages}
-        self.assertEqual(found, {"n": named, "p": {**plain, "title": ""}})
+        self.assertEqual(found, {"n": {**named, "aliases": ()}, "p": {**plain, "title": "", "aliases": ()}})
 
     def test_a_limit_out_of_range_is_refused(self) -> None:
         """Never all rows: 1 to 100, and nothing else."""
@@ -472,9 +472,9 @@ FAULTY: list[tuple[str, Any, list[str]]] = [
     ("an empty object", {}, [SHAPE]),
     ("passages that are an object", {"profile": "plain", "passages": {}}, [SHAPE]),
     ("no passage", document(), ["passages: there is none"]),
-    ("another profile", document(GOOD, profile="fancy"), ["profile: 'fancy'; it can be plain"]),
-    ("a profile that is a list", document(GOOD, profile=["plain"]), ["profile: ['plain']; it can be plain"]),
-    ("no profile", {"passages": [GOOD]}, ["profile: None; it can be plain"]),
+    ("another profile", document(GOOD, profile="fancy"), ["profile: 'fancy'; it can be plain, documents"]),
+    ("a profile that is a list", document(GOOD, profile=["plain"]), ["profile: ['plain']; it can be plain, documents"]),
+    ("no profile", {"passages": [GOOD]}, ["profile: None; it can be plain, documents"]),
     ("a field beside", document(GOOD, note="x"), ["unknown field 'note'"]),
     ("a field too many", document({**GOOD, "lang": "en"}), ["passage 'buoy': unknown field 'lang'"]),
     ("no object", document("buoy", None, [GOOD]),
@@ -502,7 +502,7 @@ FAULTY: list[tuple[str, Any, list[str]]] = [
     ("several faults in several places", document(
         {**GOOD, "url": ""}, {**without("text"), "extra": 1}, GOOD, passage("x y", "z", "v1"), GOOD,
         profile="", more=1),
-     ["unknown field 'more'", "profile: ''; it can be plain", "passage 'buoy': url: blank",
+     ["unknown field 'more'", "profile: ''; it can be plain, documents", "passage 'buoy': url: blank",
       "passage 'buoy': unknown field 'extra'", "passage 'buoy': text: missing", f"passage 'x y': {ID_RULE}",
       "passage 'x y': version: 'v1' is not one to three numbers joined by dots",
       "passage 'buoy': source_id: stands twice in version 4"]),
