@@ -259,7 +259,7 @@ def _uri(path: str, query: str) -> str:
 
 def _fill(database: sqlite3.Connection, profile: str, passages: Iterable[Passage]) -> str:
     """Put sorted passages into new tables, in a transaction left open; returns their fingerprint: the SHA-256 of the
-    canonical JSON (sorted keys, no spaces) of a .json snapshot of them, in this order, without empty titles and aliases.
+    canonical JSON (sorted keys, no spaces) of a .json snapshot of them in this order, no empty title or aliases in it.
     """
     database.executescript(_SCHEMA.replace("TOKENIZER", _TOKENIZERS[profile]))
     insert = f"INSERT INTO passage (rowid, {_COLUMNS}, seal) VALUES ({', '.join('?' * (len(Passage._fields) + 2))})"
@@ -423,7 +423,7 @@ class Index:
         return [(piece, bool(at % 2)) for at, piece in enumerate(pieces) if piece]
 
     def passage(self, source_id: str, version: str) -> Passage | None:
-        """The passage as it stands in the index now; may raise SearchFailed."""
+        """The passage of an id (not of an alias), as it was put into the index; may raise SearchFailed."""
         low, high = self._ranges.get(version, (1, 0))
         at = bisect.bisect_left(range(high + 1), source_id, low, key=lambda row: self._row(row).source_id)
         found = self._row(at) if at <= high else None
