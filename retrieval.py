@@ -306,7 +306,7 @@ class Index:
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
-        with _indexing("file::memory:", "could not build the index") as database:
+        with _indexing(":memory:", "could not build the index") as database:
             _fill(database, snapshot.profile, sorted(snapshot.passages, key=lambda at: (at.version, at.source_id)))
             database.execute("COMMIT")
             self._use(database)
