@@ -134,17 +134,14 @@ _UNSPACED = (
 )
 # The English stop list of Snowball (snowballstem.org/algorithms/english/stop.txt), cut at apostrophes as an index is.
 _FUNCTION_WORDS = frozenset("""
-    i me my myself we our ours ourselves you your yours yourself yourselves he him his himself she her hers herself it
-    its itself they them their theirs themselves what which who whom this that these those am is are was were be been
-    being have has had having do does did doing would should could ought m re s ve d ll isn aren wasn weren hasn haven
-    hadn doesn don didn won wouldn shan shouldn can cannot couldn mustn t let a an the and but if or because as until
-    while of at by for with about against between into through during before after above below to from up down in out
-    on off over under again further then once here there when where why how all any both each few more most other some
-    such no nor not only own same so than too very
+i me my myself we our ours ourselves you your yours yourself yourselves he him his himself she her hers herself it its
+itself they them their theirs themselves what which who whom this that these those am is are was were be been being have
+has had having do does did doing would should could ought m re s ve d ll isn aren wasn weren hasn haven hadn doesn don
+didn won wouldn shan shouldn can cannot couldn mustn t let a an the and but if or because as until while of at by for
+with about against between into through during before after above below to from up down in out on off over under again
+further then once here there when where why how all any both each few more most other some such no nor not only own same
+so than too very
 """.split())  # noqa: SIM905
-_FEW_PASSAGES = 200  # below this the function words of a query stay in it
-_IDENTIFIER = re.compile(r"\w+(?:(?:\.|::)\w+)*")
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 def spaced(text: str) -> str:
@@ -163,7 +160,7 @@ def _searched(text: str, profile: str) -> str:
 def _head(passage: Passage) -> str:
     """The breadcrumb and the words of the anchor, cut at camel case; the tokenizer cuts at `.`, `_` and `-`."""
     anchor = re.sub("~[0-9]+$", "", passage.source_id.partition("#")[2])
-    return f"{passage.title} {_CAMEL.sub(' ', anchor)}"
+    return passage.title + " " + re.sub("(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", anchor)
 
 
 # === The index ========================================================================================================
@@ -172,8 +169,7 @@ MOST_RESULTS = 100
 SQLITE_VERSION = sqlite3.sqlite_version
 _FORMAT, _APPLICATION = 1, 0x6C616B69  # of a .sqlite snapshot: PRAGMA user_version and application_id
 _TOKENIZERS = {"plain": "unicode61", "documents": "porter unicode61"}
-_HEAD_WEIGHT, _SHARE_WEIGHT, _REORDERED_ABOVE = 3.0, 0.5, 20
-_BLIND = "the plain profile cannot find a part of a text that is written without spaces"
+_HEAD_WEIGHT, _SHARE_WEIGHT, _REORDERED_ABOVE, _FEW_PASSAGES = 3.0, 0.5, 20, 200
 _COLUMNS = ", ".join(Passage._fields)
 _SCHEMA = f"""
 PRAGMA journal_mode = OFF; PRAGMA cache_size = -16384;
@@ -192,9 +188,8 @@ CREATE VIRTUAL TABLE temp.NAME_term USING fts5vocab(temp, NAME, 'instance');
 """
 # What decides the result of a search. Rows of `passage` have seals of their own, so that opening need not read them.
 _SEALED = (
-    *(f"SELECT * FROM {name}" for name in ("sqlite_master", "version", "passages_config", "passages_data")),
-    "SELECT * FROM passages_idx",
-    "SELECT profile, fingerprint FROM snapshot",
+    *(f"SELECT * FROM passages_{name}" for name in ("config", "data", "idx")),
+    "SELECT * FROM sqlite_master", "SELECT * FROM version", "SELECT profile, fingerprint FROM snapshot",
     "SELECT count(*), sum(id), CAST(group_concat(sz, '') AS BLOB) FROM passages_docsize",
     "PRAGMA quick_check(passages_idx)",  # the one table whose lost rows FTS5 would take for words that are not there
 )
@@ -209,11 +204,10 @@ class Outcome(StrEnum):
 
 
 class Ranking(NamedTuple):
-    """Passages, best first; the outcome, which says why there may be none; a note on what could not match at all."""
+    """Passages, best first, and the outcome that says why there may be none."""
 
     outcome: Outcome
     passages: tuple[Passage, ...]
-    note: str = ""
 
 
 class SearchFailed(Exception):
@@ -227,9 +221,8 @@ class IndexFault(Exception):
 def create_store(path: str, profile: str, passages: Iterable[Passage]) -> str:
     """Write a .sqlite snapshot of passages sorted by (version, source_id) to a new file; returns its fingerprint.
 
-    The passages may be a stream. What is written is on the disk at the end, and the same for the same passages (with
-    one SQLite). Raises SnapshotFaults for passages out of order or none, IndexFault when SQLite fails, and whatever
-    the stream raises; what was written so far is then left for the caller to remove.
+    The passages may be a stream; the same give the same bytes (with one SQLite). Raises SnapshotFaults for passages out
+    of order or none, IndexFault when SQLite fails, and what the stream raises; the caller then removes the file.
     """
     with _indexing(_uri(path, "mode=rwc"), "could not write the snapshot") as database:
         fingerprint = _fill(database, profile, passages)
@@ -251,44 +244,36 @@ def _indexing(uri: str, failed: str) -> Iterator[sqlite3.Connection]:
             database.close()
         if not isinstance(error, (sqlite3.Error, UnicodeError)):  # what SQLite says of a damaged name may be no text
             raise
+        told = f"{failed}: {ascii(str(error))[1:-1]:.200}"
         if "no such module" in str(error):
-            raise IndexFault(
-                f"SQLite {sqlite3.sqlite_version} of this Python has no FTS5 ({_told(error)}); use a Python whose "
-                f"SQLite has it, such as one from python.org or of a current distribution") from None
-        raise IndexFault(f"SQLite {sqlite3.sqlite_version} {failed}: {_told(error)}") from None
-
-
-def _told(error: Exception) -> str:
-    return f"{ascii(str(error))[1:-1]:.200}"  # it may quote what a damaged file holds
+            told = (f"of this Python has no FTS5 ({error}); use a Python whose SQLite has it, such as one from "
+                    f"python.org or of a current distribution")
+        raise IndexFault(f"SQLite {sqlite3.sqlite_version} {told}") from None
 
 
 def _uri(path: str, query: str) -> str:
     """The `file:` address of a path (sqlite.org/uri.html), whatever characters its name has."""
-    path = os.path.abspath(path).replace(os.sep, "/")
-    escaped = re.sub("[%?#]", lambda found: f"%{ord(found[0]):02x}", path)
-    return f"file://{'' if path.startswith('/') else '/'}{escaped}?{query}"
+    path = re.sub("[%?#]", lambda found: f"%{ord(found[0]):02x}", os.path.abspath(path).replace(os.sep, "/"))
+    return f"file:///{path.lstrip('/')}?{query}"
 
 
 def _fill(database: sqlite3.Connection, profile: str, passages: Iterable[Passage]) -> str:
-    """Make the tables and put in the sorted passages; returns the fingerprint and leaves the transaction open.
-
-    The fingerprint is the SHA-256 of the canonical JSON (sorted keys, no spaces) of the .json snapshot that has the
-    same passages in this order, empty titles and aliases left out.
+    """Put sorted passages into new tables, in a transaction left open; returns their fingerprint: the SHA-256 of the
+    canonical JSON (sorted keys, no spaces) of a .json snapshot of them in this order, no empty title or aliases in it.
     """
     database.executescript(_SCHEMA.replace("TOKENIZER", _TOKENIZERS[profile]))
     insert = f"INSERT INTO passage (rowid, {_COLUMNS}, seal) VALUES ({', '.join('?' * (len(Passage._fields) + 2))})"
+    canonical = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode
     digest, ranges, before, at = hashlib.sha256(b'{"passages":['), dict[str, list[int]](), ("", ""), 0
     for at, passage in enumerate(passages, 1):
         if before >= (before := (passage.version, passage.source_id)):
             raise SnapshotFaults([f"passage {passage.source_id!r}: stands twice or out of order in {passage.version}"])
         ranges.setdefault(passage.version, [at, at])[1] = at
         kept = {name: value for name, value in passage._asdict().items() if value}
-        line = json.dumps(kept, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-        digest.update((line if at == 1 else "," + line).encode("utf-8"))
+        digest.update(("," * (at > 1) + canonical(kept)).encode("utf-8"))
         row = at, *passage[:-1], "\n".join(passage.aliases)
         database.execute(insert, (*row, _row_seal(row)))
-        head = "" if profile == "plain" else _head(passage)
-        columns = at, _searched(passage.text, profile), _searched(head, profile)
+        columns = at, _searched(passage.text, profile), _searched("" if profile == "plain" else _head(passage), profile)
         database.execute("INSERT INTO passages (rowid, text, head) VALUES (?, ?, ?)", columns)
     if not at:
         raise SnapshotFaults(["passages: there is none"])
@@ -307,10 +292,8 @@ def _index_seal(database: sqlite3.Connection) -> int:
     """The CRC-32 of all that a search consults: it tells damage, not forgery, in half the time of a digest."""
     import zlib  # not at the top: an index in memory has no seal
     seal = 0
-    for query in _SEALED:
-        for row in database.execute(query):
-            for value in row:
-                seal = zlib.crc32(value if isinstance(value, bytes) else str(value).encode("utf-8"), seal)
+    for value in (value for query in _SEALED for row in database.execute(query) for value in row):
+        seal = zlib.crc32(value if isinstance(value, bytes) else str(value).encode("utf-8"), seal)
     return seal
 
 
@@ -323,7 +306,7 @@ class Index:
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
-        with _indexing("file::memory:", "could not build the index") as database:
+        with _indexing(":memory:", "could not build the index") as database:
             _fill(database, snapshot.profile, sorted(snapshot.passages, key=lambda at: (at.version, at.source_id)))
             database.execute("COMMIT")
             self._use(database)
@@ -335,19 +318,16 @@ class Index:
             raise IndexFault("not an ordinary file, or not there")
         with _indexing(_uri(path, "mode=ro&immutable=1"), "finds the file damaged or no snapshot") as database:
             database.executescript("PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON")
-            asked = "SELECT application_id, user_version FROM pragma_application_id, pragma_user_version"
-            application, found = database.execute(asked).fetchone()
+            application, found = database.execute("SELECT * FROM pragma_application_id, pragma_user_version").fetchone()
             if application != _APPLICATION:
                 raise IndexFault("not a snapshot of this kit: an SQLite database of something else")
             if found != _FORMAT:
                 raise IndexFault(f"a snapshot of format {found}; this kit reads format {_FORMAT}: build it again")
             if database.execute("SELECT seal FROM snapshot").fetchall() != [(_index_seal(database),)]:
                 raise IndexFault("the snapshot is damaged, its index is not what was built: build it again")
-            index = cls.__new__(cls)
-            index._use(database)
-            return index
+            return cls.__new__(cls)._use(database)
 
-    def _use(self, database: sqlite3.Connection) -> None:
+    def _use(self, database: sqlite3.Connection) -> "Index":
         self._database = database
         self._cut_once = functools.lru_cache(maxsize=256)(self._cut)
         self.profile, self.fingerprint = database.execute("SELECT profile, fingerprint FROM snapshot").fetchone()
@@ -355,6 +335,7 @@ class Index:
         self._words = "cut" if self.profile == "plain" else "word"
         for name, tokenizer in {self._words: "unicode61", "cut": _TOKENIZERS[self.profile]}.items():
             database.executescript(_CUT.replace("NAME", name).replace("TOKENIZER", tokenizer))
+        return self
 
     def close(self) -> None:
         """Give the database back."""
@@ -382,7 +363,7 @@ class Index:
         """At most `limit` (1 to 100) passages of one version for a query of any text, by BM25, ties by id.
 
         The documents profile counts a word of the head three times and, where more than 20 passages match, reorders
-        the best 100 by score / best + 0.5 x the share of the query's terms that the passage has.
+        the best 100 by score / best + 0.5 x the share of the query's terms (function words too) that a passage has.
         Raises ValueError for a limit out of range or a version the snapshot does not have, SearchFailed when SQLite
         cannot answer.
         """
@@ -400,21 +381,18 @@ class Index:
         if self.profile != "plain" and len(scored) > _REORDERED_ABOVE:
             scored = self._reordered(scored, words)
         found = tuple(self._row(at) for at, _ in scored[:limit])
-        if found:
-            return Ranking(Outcome.FOUND, found)
-        blind = self.profile == "plain" and spaced(query) != query
-        return Ranking(Outcome.NOTHING_MATCHED, (), _BLIND if blind else "")
+        return Ranking(Outcome.FOUND if found else Outcome.NOTHING_MATCHED, found)
 
     def _wanted(self, query: str, version: str) -> tuple[list[str], str]:
-        """The words of a query that are looked for, one for each distinct term, and the FTS5 expression for them."""
+        """A word for each distinct term of a query, and the FTS5 expression that looks for it."""
         words = dict(zip(self.terms(query), self._cut_once(self._words, query), strict=True))
-        phrases: dict[str, None] = {}  # of words, not stems: FTS5 would stem those again
+        sought = list(words.values())  # words, not stems: FTS5 would stem those again
         if self.profile != "plain":
-            runs = (self._cut_once(self._words, run) for run in _IDENTIFIER.findall(query))
-            phrases = dict.fromkeys(" ".join(run) for run in runs if len(run) > 1)
             if self.count(version) >= _FEW_PASSAGES:
-                words = {term: word for term, word in words.items() if word not in _FUNCTION_WORDS} or words
-        return list(words.values()), " OR ".join(f'"{one}"' for one in (*words.values(), *phrases))
+                sought = [word for word in sought if word not in _FUNCTION_WORDS] or sought
+            runs = (self._cut_once(self._words, run) for run in re.findall(r"\w+(?:(?:\.|::)\w+)*", query))
+            sought += dict.fromkeys(" ".join(run) for run in runs if len(run) > 1)
+        return list(words.values()), " OR ".join(f'"{one}"' for one in sought)
 
     def _reordered(self, scored: list[Any], words: list[str]) -> list[Any]:
         has = dict.fromkeys((at for at, _ in scored), 0)
@@ -445,7 +423,7 @@ class Index:
         return [(piece, bool(at % 2)) for at, piece in enumerate(pieces) if piece]
 
     def passage(self, source_id: str, version: str) -> Passage | None:
-        """The passage as it stands in the index now; may raise SearchFailed."""
+        """The passage of an id (not of an alias), as it was put into the index; may raise SearchFailed."""
         low, high = self._ranges.get(version, (1, 0))
         at = bisect.bisect_left(range(high + 1), source_id, low, key=lambda row: self._row(row).source_id)
         found = self._row(at) if at <= high else None
@@ -458,13 +436,13 @@ class Index:
 
     def _row(self, at: int) -> Passage:
         """The passage in a row, or SearchFailed when it is not what was put there."""
-        row = self._run(f"SELECT {_COLUMNS}, seal FROM passage WHERE rowid = ?", at)
-        if not row or _row_seal((at, *row[0][:-1])) != row[0][-1]:
-            raise SearchFailed(f"row {at} of the snapshot is damaged")
-        return Passage(*row[0][:-2])._replace(aliases=tuple(row[0][-2].split()))
+        for *values, aliases, seal in self._run(f"SELECT {_COLUMNS}, seal FROM passage WHERE rowid = ?", at):
+            if seal == _row_seal((at, *values, aliases)):
+                return Passage(*values)._replace(aliases=tuple(aliases.split()))
+        raise SearchFailed(f"row {at} of the snapshot is damaged")
 
     def _run(self, statement: str, *values: Any) -> list[Any]:
         try:
             return self._database.execute(statement, values).fetchall()
         except (sqlite3.Error, UnicodeError) as error:
-            raise SearchFailed(_told(error)) from None
+            raise SearchFailed(f"{ascii(str(error))[1:-1]:.200}") from None  # it may quote what a damaged file holds

