@@ -49,6 +49,7 @@ class Browser:
         os.close(commands)
         os.close(answers)
         self._number, self._session, self._unread = 0, "", b""
+        self.width = 0  # of the window, once it was set
         self.complaints: list[str] = []
         self.requests: list[str] = []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
@@ -79,13 +80,9 @@ class Browser:
 
     def open(self, url: str) -> None:
         """Load a page from scratch, and wait until its scripts have run."""
-        self.call("Page.navigate", url="about:blank")
-        self._session_idle()
         self.complaints, self.requests = [], []
-        self.call("Page.navigate", url=url)
-        self._session_idle()
-
-    def _session_idle(self) -> None:
+        path, mark, fragment = url.partition("#")
+        self.call("Page.navigate", url=f"{path}?{self._number}{mark}{fragment}")  # else a new #... loads nothing
         self.run("new Promise(done => document.readyState === 'complete' ? done() : addEventListener('load', done))")
 
     def go(self, address: str) -> None:
@@ -96,7 +93,8 @@ class Browser:
 
     def run(self, script: str) -> Any:
         """The value of an expression in the page (of a promise: what it comes to); raises what it raised."""
-        told = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+        told = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True,
+                         userGesture=True)
         assert "exceptionDetails" not in told, told["exceptionDetails"].get("exception", told["exceptionDetails"])
         return told["result"].get("value")
 
@@ -113,6 +111,7 @@ class Browser:
 
     def look(self, width: int = 1200, scheme: str = "light", medium: str = "screen") -> None:
         """How wide the window is, which colours a person prefers, and the medium."""
+        self.width = width
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=width < 500)
         self.call("Emulation.setEmulatedMedia", media=medium, features=[{"name": "prefers-color-scheme", "value": scheme}])
 
