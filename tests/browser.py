@@ -1,4 +1,4 @@
-"""A real Chromium for tests, driven over two pipes: no port is opened, and nothing outside the standard library is used.
+"""A real Chromium for tests, driven over two pipes by the standard library alone: no port is opened.
 
 The protocol is DevTools': JSON messages that end with a null byte, commands in on descriptor 3, answers and events out
 on 4 (`--remote-debugging-pipe`). What a page did that it should not have is in `complaints` and `requests`.
@@ -27,7 +27,7 @@ PATIENCE = 30.0  # seconds until a silent browser is given up
 
 def chromium() -> str | None:
     """The path of a browser, or None where there is none."""
-    return next((path for name in NAMES if (path := shutil.which(name))), None)
+    return next((path for name in NAMES if os.name == "posix" and (path := shutil.which(name))), None)
 
 
 class Browser:
@@ -112,8 +112,10 @@ class Browser:
     def look(self, width: int = 1200, scheme: str = "light", medium: str = "screen") -> None:
         """How wide the window is, which colours a person prefers, and the medium."""
         self.width = width
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=width < 500)
-        self.call("Emulation.setEmulatedMedia", media=medium, features=[{"name": "prefers-color-scheme", "value": scheme}])
+        screen = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500}
+        self.call("Emulation.setDeviceMetricsOverride", **screen)
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.call("Emulation.setEmulatedMedia", media=medium, features=features)
 
     def screenshot(self) -> bytes:
         """The whole page as PNG."""
