@@ -357,6 +357,9 @@ class Views(InChromium):
         self.assertEqual(len(added), 2)
         self.assertIn('{"read":{"source_id":"path-write"', added[0])
         self.assertIn('{"left":', added[1])
+        gone = self.value("[...document.querySelectorAll('.change.gone')].map(each => each.textContent)")
+        self.assertEqual(len(gone), 1)
+        self.assertIn('{"left":', gone[0])
         self.value("[...document.querySelectorAll('button')].find(each => each.textContent === 'Copy request').click()")
         self.value("new Promise(done => setTimeout(done, 50))")
         self.assertRegex(self.value("document.getElementById('said').textContent"), "^Copied: request")
@@ -370,6 +373,24 @@ class Views(InChromium):
         self.assertEqual(self.value("document.querySelectorAll('.pair del').length > 0"), True)
         self.browser.go("#compare/overwrite-agent-1/overwrite-agent-1")
         self.assertEqual(self.value("document.querySelectorAll('.differs, ins, del').length"), 0)
+
+
+    def test_what_two_lists_have_in_common_is_the_longest_there_is(self) -> None:
+        chance = random.Random(4)
+        self.open(self.saved("alone.html", page()))
+        pairs = [["".join(chance.choices("abc", k=chance.randrange(9))) for _ in "ab"] for _ in range(60)]
+        told = self.value(f"{json.dumps(pairs)}.map(([a, b]) => align([...a], [...b]))")
+        for (a, b), rows in zip(pairs, told, strict=True):
+            with self.subTest(a=a, b=b):
+                self.assertEqual(["".join(row[side] or "" for row in rows) for side in "ab"], [a, b])
+                self.assertEqual(sum(row["a"] is not None and row["a"] == row["b"] for row in rows), in_common(a, b))
+
+
+def in_common(a: str, b: str) -> int:
+    """The length of the longest common subsequence, by its definition."""
+    if not a or not b:
+        return 0
+    return in_common(a[1:], b[1:]) + 1 if a[0] == b[0] else max(in_common(a[1:], b), in_common(a, b[1:]))
 
 
 class Stories(InChromium):
@@ -556,7 +577,8 @@ class Addresses(InChromium):
         self.open(self.saved("names.html", filled({"report": {"trials": trials}})))
         for at, link in enumerate(self.value("[...document.querySelectorAll('a.trial')].map(each => each.hash)")):
             self.browser.go(link)
-            self.assertEqual(self.value(f"lab.seen === lab.trials[{at}].id"), True)
+            self.assertEqual(self.value(H1), "case, agent path, repeat 1")
+            self.assertTrue(self.value(f"document.title.startsWith(lab.trials[{at}].id)"))
 
     def test_keys_go_everywhere_and_can_be_switched_off(self) -> None:
         self.open(self.published + "#newline-version-agent-1")
@@ -605,12 +627,23 @@ class Hostile(InChromium):
         self.assertEqual(self.value("[...document.querySelectorAll('main a')].filter(each => !/^#/.test("
                                     "each.getAttribute('href')) && !/^https?:/.test(each.href)).length"), 0)
 
+    def test_the_policy_holds_even_when_something_of_a_text_became_markup(self) -> None:
+        foreign = f"<script>{CANARY}</script><img src=x onerror='{CANARY}'><style>h1 {{ color: red }}</style></body>"
+        self.open(self.saved("markup.html", page().replace("</body>", foreign)))
+        self.assertEqual(self.value("typeof window.canary"), "undefined")
+        self.assertNotEqual(self.value("getComputedStyle(document.querySelector('h1')).color"), "rgb(255, 0, 0)")
+        self.assertGreaterEqual(len(self.browser.complaints), 3)
+        for code in ("document.body.innerHTML = '<b>'", "setTimeout('1')", "await fetch('http://127.0.0.1:9/')"):
+            told = self.value(f"(async () => {{ {code} }})().then(() => 'ran', error => String(error))")
+            self.assertRegex(told, "TrustedHTML|TrustedScript|Failed to fetch", code)
+
     def test_what_cannot_be_seen_is_named(self) -> None:
         self.open(self.saved("odd.html", page()))
         for text, shown in ((HOSTILE["bidi"], "left U+202Eright"), ("\x00" * 3, "U+0000 \xd73"), ("a\u200b", "aU+200B"),
                             ("\ufeff", "U+FEFF"), ("\r", "U+000D"), ("\U000e0041", "U+E0041"), ("\u3164", "U+3164"),
                             ("\ud800", "U+D800"), ("\u2066", "U+2066"), ("a\n\tb", "a\n\tb"),
-                            ("\u2764\ufe0f", "\u2764\ufe0f"), (HOSTILE["emoji"],) * 2, ("x\ufe0f", "xU+FE0F"), ("x\u200dy", "xU+200Dy")):
+                            ("\u2764\ufe0f", "\u2764\ufe0f"), (HOSTILE["emoji"],) * 2, ("x\ufe0f", "xU+FE0F"),
+                            ("x\u200dy", "xU+200Dy")):
             with self.subTest(text=text):
                 self.assertIn(shown, self.value(f"said({json.dumps(text)}).textContent"))
 
@@ -648,6 +681,19 @@ class Hostile(InChromium):
                            " look(); })")
                 self.assertIn(told, self.value(MAIN))
                 self.assert_quiet()
+
+    def test_files_can_be_dropped_on_any_view(self) -> None:
+        self.open(self.published + "#provenance")
+        report = {"recording": "dropped", "trials": [trial("a-agent-1")]}
+        self.value(f"""(() => {{ const given = new DataTransfer();
+          given.items.add(new File([{json.dumps(json.dumps(report))}], "report.json"));
+          given.items.add(new File(["?"], "other.txt"));
+          dispatchEvent(new DragEvent("drop", {{dataTransfer: given, cancelable: true}}));
+          return new Promise(done => addEventListener("hashchange", () => setTimeout(done), {{once: true}})); }})()""")
+        self.assertEqual(self.value(H1), "Recording: dropped")
+        self.assertIn("other.txt: it is not JSON", self.value(MAIN))
+        self.assertEqual(self.value("lab.exchanges.size"), 0)  # none of the recording that was open before
+        self.assert_quiet()
 
     def test_what_the_place_was_filled_with_may_be_broken(self) -> None:
         for at, text in enumerate(("{", "3", "[]", '{"report": 1}')):
