@@ -333,7 +333,9 @@ class Views(InChromium):
         self.assertEqual([" ".join(row[1:]) for row in rows[1:7]], ["4 4", "2 3", "2 1", "0 0", "0 0", "8 8"])
         self.assertEqual(rows[7][1:], ["4 of 8 = 50.0\xa0%"] * 2)
         self.assertEqual(rows[8][1:], ["21.5\xa0% to 78.5\xa0%"] * 2)
-        self.assertEqual(self.value("document.querySelectorAll('.matrix tbody a').length"), 16)
+        self.assertEqual(self.value("document.querySelectorAll('.matrix td a').length"), 16)
+        self.assertEqual(self.value("document.querySelector('.matrix th a').hash"),
+                         "#compare/overwrite-fixed-1/overwrite-agent-1")
         self.assertEqual(self.value("document.querySelectorAll('.plots svg').length"), 5)
         self.assertIn("names no first causes", self.value(MAIN))
 
@@ -363,6 +365,19 @@ class Views(InChromium):
         self.value("[...document.querySelectorAll('button')].find(each => each.textContent === 'Copy request').click()")
         self.value("new Promise(done => setTimeout(done, 50))")
         self.assertRegex(self.value("document.getElementById('said').textContent"), "^Copied: request")
+        self.assert_quiet()
+
+    def test_an_exchange_tells_of_every_attempt(self) -> None:
+        name, exchanges = "case-agent-1", {"trial": "case-agent-1", "exchange": 1}
+        events = [{"event": "request", **exchanges, "attempt": 1, "sha256": "abc", "request": {"text": "a\nb"}},
+                  {"event": "error", **exchanges, "attempt": 1, "elapsed": 1, "kind": "timeout", "message": "late"},
+                  {"event": "retry", **exchanges, "attempt": 2, "why": "resend"},
+                  {"event": "request", **exchanges, "attempt": 2, "sha256": "abc", "request": {"text": "a\nb"}},
+                  {"event": "response", **exchanges, "attempt": 2, "elapsed": 2, "status": 503, "text": "busy <b>"}]
+        given = {"report": {"trials": [trial(name)]}, "exchanges": events}
+        self.open(self.saved("attempts.html", filled(given)) + f"#{name}/exchange-1")
+        self.assertIn("\u2717 timeout late, then sent again (resend), then status 503", self.value(MAIN))
+        self.assertIn("busy <b>", self.value("[...document.querySelectorAll('pre')].map(each => each.textContent)"))
         self.assert_quiet()
 
     def test_two_repeats_have_their_differences_marked(self) -> None:
