@@ -385,7 +385,12 @@ class Views(InChromium):
         facts = self.value("[...document.querySelectorAll('tbody tr')].map(row => row.cells[0].textContent)")
         self.assertIn("Outcome \u2260 differs", facts)
         self.assertIn("Read = same", facts)
-        self.assertEqual(self.value("document.querySelectorAll('.pair del').length > 0"), True)
+        self.assertGreater(self.value("document.querySelectorAll('.pair del').length"), 0)
+        steps = "[...document.querySelectorAll('.pair h3')].slice(2).map(each => each.textContent)"
+        self.assertEqual(self.value(steps), ["1. \u2260 differs", "2. = same", "3. \u2260 differs", "4. \u2260 differs",
+                                             "5. \u2260 differs"])
+        self.browser.go(VIEWS["two paths"])
+        self.assertEqual(self.value(steps)[-1], "6. \u2260 differs")  # both answer, in other words
         self.browser.go("#compare/overwrite-agent-1/overwrite-agent-1")
         self.assertEqual(self.value("document.querySelectorAll('.differs, ins, del').length"), 0)
 
