@@ -797,13 +797,15 @@ class Accessible(InChromium):
         alone = self.saved("alone.html", page())
         for width, scheme in ((1200, "light"), (1200, "dark"), (360, "light")):
             self.browser.look(width, scheme)
-            for url, views in ((whole, VIEWS), (alone, {"empty": ""})):
+            for url, views in ((whole, VIEWS), (alone, {"empty": "", "help": ""})):
                 self.open(url)
                 self.value(source + "\n0")
                 for name, address in views.items():
                     with self.subTest(name, width=width, scheme=scheme):
                         if address:
                             self.browser.go(address)
+                        if name == "help":
+                            self.value("document.getElementById('help').showModal()")
                         found = self.value("axe.run().then(told => told.violations.map(each => [each.id,"
                                            " each.nodes.map(node => node.html.slice(0, 120) + node.failureSummary)]))")
                         self.assertEqual(found, [])
