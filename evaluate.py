@@ -32,7 +32,6 @@ Within = Callable[[Callable[[], Any]], Any]  # gives what its argument gives; ra
 class Word(StrEnum):
     """A word of a closed vocabulary: JSON carries the word, people are told the sentence."""
     sentence: str
-
     def __new__(cls, word: str, sentence: str) -> "Word":
         member = str.__new__(cls, word)
         member._value_, member.sentence = word, sentence
@@ -74,10 +73,8 @@ SCOPE = ("Checks written by hand for this case: what was read and cited, pattern
 
 class Case(NamedTuple):
     """A question and its labels.
-
     One whole set of `evidence_sets` is enough; there is none when only a stop is right, and it is None when the
-    patterns alone are to be checked. `useful` and `stale` passages (those with a reason) change no grade.
-    """
+    patterns alone are to be checked. `useful` and `stale` passages (those with a reason) change no grade."""
     id: str
     question: str
     version: str
@@ -213,8 +210,7 @@ def _string_faults(value: str, form: tuple[str, str]) -> Iterator[str]:
 def label_faults(cases: Iterable[Case], passages: Passages) -> list[str]:
     """Versions and sources that the labels name and the snapshot does not have."""
     known = _by_key(passages)
-    versions = sorted({version for version, _ in known})
-    faults = []
+    versions, faults = sorted({version for version, _ in known}), []
     for case in cases:
         if case.version not in versions:
             faults.append(f"case '{case.id}': version {case.version} is not in the snapshot:"
@@ -325,11 +321,8 @@ class Seen:
 Found = Iterator[tuple[Finding, object, object]]  # the finding, what was expected, what was found
 
 def _trial_findings(seen: Seen, known: Mapping[str, Mapping[str, Any]]) -> Found:
-    """What speaks against a trial whatever its labels are; `known` has the passages of its version by id.
-
-    Reads that are not, letter for letter, a passage; citations of what was not read, and quotes that are not in the
-    passage at their address; use beyond the limits that the result itself states.
-    """
+    """What speaks against a trial whatever its labels: reads and quotes that are not, letter for letter, in the `known`
+    passages of its version; citations of what was not read; use beyond the limits that the result states."""
     for read in seen.reads:
         passage = known.get(_as(str, read.get("source_id")), {})
         sha256 = hashlib.sha256(_as(str, passage.get("text")).encode("utf-8", "surrogatepass")).hexdigest()
@@ -372,12 +365,10 @@ def _label_findings(case: Case, seen: Seen) -> Found:
 def grade(case: Case | None, result: Mapping[str, Any], passages: Passages,
           within: Within = lambda work: work()) -> dict[str, Any]:
     """`{"checks": ..., "findings": [{"finding", "expected", "found"}, ...]}` for one trial.
-
     `case` is None for a question that nobody labelled. `passages` are those of the snapshot that the case or the result
     names (or all of them). Whatever a result lacks, or holds in another type, counts as empty, and a result that does
     not say how it ended measured nothing: a report from elsewhere can fail its checks, not stop them. Where `within`
-    raises TimeoutError over the patterns, the trial is ungraded.
-    """
+    raises TimeoutError over the patterns, the trial is ungraded."""
     seen = Seen(result)
     known = {source: at for (version, source), at in _by_key(passages).items() if version == (case or seen).version}
     found = list(_trial_findings(seen, known))
@@ -423,9 +414,7 @@ ABSENT = "(absent)"
 
 def first_difference(old: Any, new: Any, path: str = "") -> tuple[str, str, str] | None:
     """Where two JSON values first differ: the path, and both sides as short text; None when they are the same.
-
-    Key order does not matter; everything else does, types too: 0, 0.0 and false differ, and so do absent and null.
-    """
+    Key order does not matter; everything else does, types too: 0, 0.0 and false differ, and so do absent and null."""
     if json.dumps(old, sort_keys=True) == json.dumps(new, sort_keys=True):
         return None
     if isinstance(old, str) and isinstance(new, str):
@@ -502,8 +491,7 @@ def first_cause(case: Case | None, trial: Mapping[str, Any], ranking: Iterable[s
                 within: Within = lambda work: work()) -> dict[str, Any] | None:
     """`{"stage", "why", "step", "symptoms"}` of a graded trial; None where it passed or is ungraded.
     `ranking` has the ids that the question's own words find. `step` is the decision that shows it (where a search
-    missed, the last search). Symptoms: later stages that broke too, the findings, stale passages that were cited.
-    """
+    missed, the last search). Symptoms: later stages that broke too, the findings, stale passages that were cited."""
     if case is None or outcome_of(trial) in (Outcome.PASS, Outcome.UNGRADED):
         return None
     seen = Seen(trial.get("result"))
@@ -614,8 +602,7 @@ def judge(queries: Iterable[Mapping[str, Any]], rankings: Mapping[str, Sequence[
           aliases: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """`{"k", "queries": [...], "means": [{"measure", "mean", "over", "of"}]}` of rankings by the id of their query.
     A passage answers by its id, by that without the `~N` of a part, or by an alias. A query has no measures without a
-    ranking, nor unless `unjudged_is_0` with an unjudged passage among its first k; `why` says so.
-    """
+    ranking, nor unless `unjudged_is_0` with an unjudged passage among its first k; `why` says so."""
     told = []
     for query in queries:
         ranking = [next((at for at in (name, re.sub("~[0-9]+$", "", name), *aliases.get(name, ()))
@@ -665,8 +652,7 @@ def wilson(successes: int, total: int) -> tuple[float, float] | None:
 def compare(trials_a: Trials, trials_b: Trials) -> dict[str, Any]:
     """Trials of two reports or paths, paired by case and repeat, and by path where a side has both.
     `{"verdict", "p", "equal_allowance", "pairs", "left_out", "counts", "rates", "cost", "abstention"}`, the last three
-    lists for `rows`. `left_out` names each trial that is not measured in both, or is there a second time.
-    """
+    lists for `rows`. `left_out` names each trial that is not measured in both, or is there a second time."""
     sides = {"a": list(trials_a), "b": list(trials_b)}
     by_path = any(len({_as(str, at.get("mode")) for at in side}) > 1 for side in sides.values())
     named: dict[str, dict[str, Mapping[str, Any]]] = {"a": {}, "b": {}}
@@ -794,8 +780,7 @@ def _audit_faults(document: Mapping[str, Any]) -> Iterator[str]:
 def audit(document: Any) -> dict[str, Any]:
     """`{"measures", "claims", "citations", "references", "moved"}` of a document of the form AUDIT; raises CaseFaults.
     Spans count code points; their end, and the day `until` which a source holds, are outside. A text that does not
-    stand at its span is `moved`: what was judged of it does not count.
-    """
+    stand at its span is `moved`: what was judged of it does not count."""
     if faults := list(misshapen(document, AUDIT)) or list(_audit_faults(document)):
         raise CaseFaults(faults)
     moved = {name: text[start:end] for name, text, start, end, quote in _spans(document) if text[start:end] != quote}
@@ -859,8 +844,7 @@ def study(table: Mapping[str, Any], budget: int = 240, order: str = "recency") -
     the two bytes of an empty array, and for another order. The filter uses version and kind, the oracle the labels."""
     if budget < 2 or order not in ("recency", "rank"):
         raise ValueError(f"budget {budget!r}, order {order!r}: expected a number of bytes from 2, and recency or rank")
-    passages, labels = {at["id"]: at for at in table["passages"]}, table["labels"].values()
-    ranked = [passages[name] for name in table["ranking"]]
+    ranked, labels = table["passages"], table["labels"].values()
     current = [at for at in ranked if (at["version"], at["kind"]) == (table["version"], table["kind"])]
     arms, executions = [], []
     for arm, chosen in {

@@ -484,6 +484,7 @@ class FirstCause(unittest.TestCase):
             ([], [], stop, {}, ["kettle"], "query", ["search", "not_answered"]),
             (["pot"], ["pot"], pot, {}, ["kettle"], "query", ["search", "citation", "source_not_cited"]),
             ([], [], stop, {}, ["pot"], "search", ["not_answered"]),
+            (["pot"], ["pot"], pot | wrong, {}, [], "search", ["source_not_cited", "pattern_missing"]),
             (["kettle"], ["kettle"], stop, both, ["kettle", "pot"], "search", ["not_answered"]),
             (["kettle", "pot"], ["kettle"], stop, both, [], "read", ["not_answered"]),
             (["kettle"], [], stop, {}, ["kettle"], "read", ["not_answered"]),

@@ -84,6 +84,8 @@ class Study(unittest.TestCase):
         self.assertEqual([at["packed ids, bytes"] for at in study(packing(), 135)["arms"]],
                          ["window-copy: 71", "limit, superseded: 127", "limit: 66", "limit: 66"])
         self.assertEqual([at["packed ids, bytes"] for at in study(packing(), 2)["arms"]], [": 2"] * 4)
+        for budget, cell in ((140, "window-copy: 71"), (141, "window-copy, window: 141")):
+            self.assertEqual(study(packing(), budget)["arms"][0]["packed ids, bytes"], cell)
         for budget, order in ((1, "rank"), (-5, "recency"), (240, "newest")):
             with self.assertRaisesRegex(ValueError, "a number of bytes from 2, and recency or rank"):
                 study(packing(), budget, order)
