@@ -98,8 +98,8 @@ class CaseFaults(ValueError):
     """All that is wrong with a file of cases, of judged queries or of an audit: `faults`, one line each."""
 
     def __init__(self, faults: list[str]) -> None:
-        super().__init__("\n".join(faults))
-        self.faults = faults
+        self.faults = [re.sub("[^ -~]", lambda odd: ascii(odd[0])[1:-1], fault) for fault in faults]
+        super().__init__("\n".join(self.faults))
 
 # === Cases ============================================================================================================
 # Forms of JSON: a type; a pattern of the whole string, with what it means; a range of whole numbers; [form of an item];
@@ -179,7 +179,7 @@ def misshapen(value: Any, form: Any, where: str = "") -> Iterator[str]:
         fields = dict.fromkeys(value, form[str]) if str in form else {name.rstrip("?"): form[name] for name in form}
         yield from (f"{at}unknown field {name[:60]!a}" for name in value if name not in fields)
         for name, inner in fields.items():
-            path = f"{where}.{ascii(name[:60])[1:-1]}".removeprefix(".")
+            path = f"{where}.{name[:60]}".removeprefix(".")
             if name in value:
                 yield from misshapen(value[name], inner, path)
             elif f"{name}?" not in form:
@@ -204,7 +204,7 @@ def _string_faults(value: str, form: tuple[str, str]) -> Iterator[str]:
         try:
             re.compile(value, re.IGNORECASE)
         except (re.error, ValueError, OverflowError, RecursionError) as error:  # ValueError: (?a) beside (?u)
-            yield re.sub("[^ -~]", lambda odd: ascii(odd[0])[1:-1], str(error))
+            yield str(error)
 
 # === Labels ===========================================================================================================
 def label_faults(cases: Iterable[Case], passages: Passages) -> list[str]:

@@ -212,6 +212,14 @@ class Refused(unittest.TestCase):
                 json.dumps(audited)
         self.assertGreater(min(told.values()), 10, told)
 
+    def test_names_of_any_kind_are_told_in_ascii(self) -> None:
+        for name in ("\u00e9\x1b[2J", "\ud800", "a\nb", "\u202e", ""):
+            document = edited((f"claims/{name}", {"question": "price", "span": [0, 0], "text": "a"}))
+            lines = self.faults(document)
+            self.assertEqual(len(lines), 4)
+            for line in lines:
+                self.assertTrue(line.isascii() and line.isprintable(), line)
+
     def test_empty_parts_divide_by_nothing(self) -> None:
         document = edited(("citations", {}), ("claims", {}), ("questions", {}), ("sources", {}), ("corrections", []),
                           ("reference/correct", {}))
