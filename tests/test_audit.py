@@ -212,6 +212,12 @@ class Refused(unittest.TestCase):
                 json.dumps(audited)
         self.assertGreater(min(told.values()), 10, told)
 
+    def test_names_are_of_one_thing_each(self) -> None:
+        document = edited(("reference/correct/price", True), ("corrections", []))
+        self.assertEqual(self.faults(document), ["reference: 'price' is no claim, or not judged"])
+        document = edited(("citations/scope", worked()["citations"]["L1"]))
+        self.assertEqual(self.faults(document), ["scope: both a claim and a citation"])
+
     def test_names_of_any_kind_are_told_in_ascii(self) -> None:
         for name in ("\u00e9\x1b[2J", "\ud800", "a\nb", "\u202e", ""):
             document = edited((f"claims/{name}", {"question": "price", "span": [0, 0], "text": "a"}))

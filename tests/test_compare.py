@@ -133,13 +133,13 @@ class Comparing(unittest.TestCase):
         self.assertEqual(list(told["pairs"]), ["a-1"])
 
     def test_a_case_passes_on_all_some_or_none_of_its_repeats(self) -> None:
-        side = [trial("pass"), trial("pass", repeat=2), trial("pass", "b"), trial("fail", "b", 2), trial("fail", "c"),
-                trial("not_measured", "d")]
+        side = [trial("pass"), trial("pass", repeat=2), trial("pass", repeat=3), trial("pass", "b"),
+                trial("fail", "b", 2), trial("fail", "c"), trial("not_measured", "d")]
         (rates, _) = compare(side, [])["rates"]
         self.assertEqual({name: rates[name] for name in ("passed", "of", "pass@1", "cases", "on all", "on some",
                                                          "on none", "repeats")},
-                         {"passed": 3, "of": 5, "pass@1": 0.6, "cases": 3, "on all": 1, "on some": 1,
-                          "on none": 1, "repeats": [1, 2]})
+                         {"passed": 4, "of": 6, "pass@1": 4 / 6, "cases": 3, "on all": 1, "on some": 1,
+                          "on none": 1, "repeats": [1, 2, 3]})
         (_, none) = compare(side, [])["rates"]
         self.assertEqual([none[name] for name in ("passed", "of", "pass@1", "low", "high")], [0, 0, None, None, None])
 

@@ -519,6 +519,30 @@ class FirstCause(unittest.TestCase):
                 self.assertEqual((cause["stage"], cause["symptoms"]), (stage, symptoms))
         self.assertEqual({row[5] for row in rows}, {stage.value for stage in Stage})
 
+    def test_the_cause_says_what_shows_it(self) -> None:
+        """The ids, the findings or the reason; and the last decision, or the last search where one missed."""
+        decisions = [{"action": "search", "query": "pot"}, {"action": "read", "source_id": "pot"},
+                     {"action": "stop", "assessment": "nothing"}]
+        stop = {"status": "incomplete", "reason": "model_stopped", "answer": "", "citations": []}
+        sets = [["kettle", "pot"], ["kettle", "cup", "pan"], ["zinc"]]
+        rows: tuple[tuple[list[str], list[str], dict[str, Any], dict[str, Any], tuple[str, str, str]], ...] = (
+            ([], [], stop, {}, ("query", "kettle", "1. search: pot")),
+            (["pot"], ["pot"], stop, {"sources": ["pot", "kettle"]}, ("search", "kettle", "1. search: pot")),
+            (["pot"], ["pot"], stop, {"sources": None, "evidence_sets": sets}, ("search", "kettle", "1. search: pot")),
+            (["kettle", "pot"], ["pot"], stop, {}, ("read", "kettle", "3. stop: nothing")),
+            (["kettle"], ["kettle"], {"answer": "At 1."}, {}, ("answer", "pattern_missing", "3. stop: nothing")),
+            (["kettle"], ["kettle"], stop | {"reason": "deadline"}, {}, ("answer", "deadline", "3. stop: nothing")),
+            (["kettle"], ["kettle"], {"citations": []}, {}, ("citation", "source_not_cited", "3. stop: nothing")),
+            (["kettle"], ["kettle"], stop, {}, ("abstention", "model_stopped", "3. stop: nothing")),
+            (["kettle"], ["kettle"], {"status": "failed", "reason": "replay_exhausted"}, {},
+             ("provider", "replay_exhausted", "3. stop: nothing")),
+        )
+        for found, read, ending, labels, told in rows:
+            with self.subTest(told):
+                cause = self.cause(self.result(found, read, decisions=decisions, **ending), **labels)
+                self.assertEqual((cause["stage"], cause["why"], cause["step"]), told)
+        self.assertEqual(self.cause(boiled() | stop | {"decisions": []})["step"], "no decision")
+
     def test_a_read_that_is_not_the_passage_broke_the_read(self) -> None:
         result = changed(self.result(["kettle"], ["kettle"]), "observations.1.result", {**KETTLE, "url": "x"})
         self.assertEqual(self.cause(result)["stage"], "read")
