@@ -116,7 +116,7 @@ CASE = {
     "sources?": [NAME], "evidence_sets?": SETS, "answer_patterns?": [PATTERN], "forbidden_patterns?": [PATTERN],
     "useful?": [NAME], "stale?": {str: NAME},
 }
-UNBOUNDED = re.compile(r"(?<![*+?}])[*+]|\{\d*,\}")  # a repeat without an upper bound, in a plain pattern
+UNBOUNDED = r"(?<![*+?}])[*+]|\{\d*,\}"  # a repeat without an upper bound, in a plain pattern
 _KINDS = {str: "a string", bool: "a boolean", list: "a list", dict: "an object", type(None): "null"}
 
 def load_cases(document: object, timer: bool = True) -> list[Case]:
@@ -166,7 +166,7 @@ def _label_faults(entry: dict[str, Any], timer: bool) -> Iterator[str]:
                 for field, names in lists.items() if name in names)
     yield from (f"{field}[{number}]: repeats without a bound more than once, and this machine has no timer to stop it;"
                 " write {0,60} or the like" for field in checks for number, pattern in
-                enumerate(_as(list, entry.get(field))) if not timer and len(UNBOUNDED.findall(_plain(pattern))) > 1)
+                enumerate(_as(list, entry.get(field))) if not timer and len(re.findall(UNBOUNDED, _plain(pattern))) > 1)
 
 def misshapen(value: Any, form: Any, where: str = "") -> Iterator[str]:
     """Where and how a JSON value is not of a form; the value is not shown where it may be too deep or too long."""
@@ -241,7 +241,7 @@ def _weaknesses(pattern: re.Pattern[str], required: bool, question: str, texts: 
     if pattern.search(""):
         yield "matches the empty string, so it matches any answer"
         return
-    if UNBOUNDED.search(plain):
+    if re.search(UNBOUNDED, plain):
         yield "repeats without a bound, which can take for ever; write {0,60} or the like"
     if len({(branch[:1] == "^", branch[-1:] == "$") for branch in re.sub(r"\(.*\)", "~", plain).split("|")}) > 1:
         yield "an anchor holds for one alternative only: ^30|60$ finds 30...; group as ^(?:30|60)$"
