@@ -6,6 +6,7 @@ import json
 import os
 import random
 import re
+import signal
 import unittest
 import warnings
 from collections import Counter
@@ -16,11 +17,14 @@ from evaluate import (
     CaseFaults,
     Finding,
     Outcome,
+    Stage,
+    first_cause,
     grade,
     is_report,
     label_faults,
     load_cases,
     report,
+    stages,
     unlike_report,
     weak_labels,
 )
@@ -89,6 +93,11 @@ def boiled() -> dict[str, Any]:
     return answered(one_case(), "At 100 degrees.", PASSAGES)
 
 
+def too_late(work: Any) -> Any:
+    """Stands for a timer that ends the work."""
+    raise TimeoutError
+
+
 def faults_of(document: object) -> list[str]:
     try:
         load_cases(document)
@@ -101,13 +110,16 @@ class ReadingCases(unittest.TestCase):
     def test_a_case_is_read_as_written(self) -> None:
         case = one_case()
         self.assertEqual(("boil", "When does the kettle boil?", "1.0", "development", (("kettle",),)), case[:5])
-        self.assertEqual(([r"\b100\b"], [r"\bnever\b"]), tuple([p.pattern for p in patterns] for patterns in case[5:]))
+        self.assertEqual(([r"\b100\b"], [r"\bnever\b"]), tuple([p.pattern for p in patterns] for patterns in case[5:7]))
         self.assertTrue(case.forbidden_patterns[0].search("NEVER"))
         sets: tuple[tuple[dict[str, Any], object], ...] = (
             ({"sources": ["a", "b"]}, (("a", "b"),)), ({"sources": []}, ()), ({"sources": None}, None),
             ({"sources": None, "evidence_sets": [["a"], ["b", "c"]]}, (("a",), ("b", "c"))))
         for changes, read in sets:
             self.assertEqual(read, one_case(**changes).evidence_sets)
+        case = one_case(sources=None, evidence_sets=[["a"], ["b", "a"]], useful=["c"], stale={"d": "since May"})
+        self.assertEqual((case.needed, case.useful, case.stale), (["a", "b"], ("c",), {"d": "since May"}))
+        self.assertEqual((one_case().useful, one_case().stale), ((), {}))
 
     def test_every_fault_has_its_line(self) -> None:
         """The whole line, for one case that has the fault; what is not shown whole is cut at 60 characters."""
@@ -143,6 +155,15 @@ class ReadingCases(unittest.TestCase):
                 ("(?a)(?u)x", "ASCII and UNICODE flags are incompatible"),
                 ("\\\u00e9\n(", f"{unclosed} 3 (line 2, column 1)"))),
             ({"ti\ntel": 1}, r"unknown field 'ti\ntel'"),
+            ({"useful": "a"}, "useful: expected a list, found a string"),
+            ({"useful": ["a", "a"]}, "useful[1]: 'a' a second time"), ({"useful": [""]}, "useful[0]: '' is not a name"),
+            ({"stale": ["a"]}, "stale: expected an object, found a list"),
+            ({"stale": {"a": ""}}, "stale.a: '' is not a name"),
+            ({"stale": {"a\n": 3}}, r"stale.a\n: expected a string, found a number"),
+            ({"stale": {"kettle": "old"}}, "stale: 'kettle' is also in sources"),
+            ({"stale": {"a": "old"}, "useful": ["a"]}, "stale: 'a' is also in useful"),
+            ({"sources": None, "evidence_sets": [["b"], ["a"]], "stale": {"a": "old"}},
+             "stale: 'a' is also in evidence_sets"),
             ({"sources": None, "answer_patterns": None, "forbidden_patterns": []},
              "checks nothing: no sources, no evidence_sets, no patterns"),
         ]
@@ -277,7 +298,8 @@ class TheJudge(unittest.TestCase):
         ended = boiled() | {"status": "incomplete", "reason": "deadline"}
         bad = {"answer": "never", "citations": [{"source_id": "pot", "quote": "?"}], "usage": {"reads": 50}}
         seen = {*self.findings(ended, sources=[], answer_patterns=[]), *self.findings(ended),
-                *self.findings(changed(boiled() | bad, "observations.1.result.text", "?"))}
+                *self.findings(changed(boiled() | bad, "observations.1.result.text", "?")),
+                *(at["finding"] for at in grade(one_case(), boiled(), PASSAGES, too_late)["findings"])}
         self.assertEqual(set(Finding), seen)
         for word in (*Finding, *Outcome):
             self.assertRegex(word.sentence, r"^[A-Z].*\.$")
@@ -370,6 +392,228 @@ class TheJudge(unittest.TestCase):
         for checks in ({"outcome": "splendid"}, {}, None):
             foreign = evaluate.summarize([{"mode": "agent", "checks": checks}])
             self.assertEqual({"agent": zero | {"ungraded": 1}}, foreign)
+
+
+@unittest.skipUnless(hasattr(signal, "setitimer"), "needs a system with interval timers")
+class Endless(unittest.TestCase):
+    """Patterns that would backtrack for ever, under a real timer (here of a twentieth of a second)."""
+
+    ENDLESS = ((r"^(x+x+)+y$", "x" * 40), (r"(a|a)*$b", "a" * 40), (r"(.*)*y", "x" * 1_900),
+               (r"(x*)*(x*)*(x*)*\d\Z", "x" * 100))
+
+    def within(self, work: Any) -> Any:
+        def ring(*_: Any) -> None:
+            raise TimeoutError
+
+        before = signal.signal(signal.SIGALRM, ring)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            return work()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+    def test_such_a_trial_is_ungraded_and_the_others_are_graded(self) -> None:
+        """It says which pattern it was, as a required one and as a forbidden one."""
+        for pattern, answer in self.ENDLESS:
+            required, forbidden = {"answer_patterns": ["x|a", pattern]}, {"forbidden_patterns": [pattern]}
+            for labels in (required, {"answer_patterns": [], **forbidden}):
+                with self.subTest(pattern, labels=list(labels)):
+                    graded = grade(one_case(**labels), boiled() | {"answer": answer}, PASSAGES, self.within)
+                    self.assertEqual((graded["checks"]["outcome"], graded["checks"]["answer_fixture_check"]),
+                                     ("ungraded", False))
+                    self.assertEqual(graded["findings"], [
+                        {"finding": "pattern_timed_out", "expected": pattern, "found": answer}])
+        self.assertEqual(grade(one_case(), boiled(), PASSAGES, self.within), grade(one_case(), boiled(), PASSAGES))
+
+    def test_a_label_that_cannot_be_looked_up_in_time_is_not_blamed(self) -> None:
+        passages = [passage("kettle", "x" * 40)]
+        case = one_case(answer_patterns=[self.ENDLESS[0][0]])
+        trial = {"result": boiled() | {"status": "incomplete", "reason": "model_stopped"},
+                 "checks": {"outcome": "incomplete"}, "findings": []}
+        cause = first_cause(case, trial, [], passages, self.within)
+        self.assertEqual((cause or {})["stage"], "abstention")
+
+    def test_where_there_is_no_timer_such_patterns_are_refused_at_load(self) -> None:
+        """Two repeats without a bound; what is escaped, in a class or bounded does not count."""
+        told = ("repeats without a bound more than once, and this machine has no timer to stop it; write {0,60} or the"
+                " like")
+        for pattern, refused in ((r"^(x+x+)+y$", True), ("a*b*", True), ("a{2,}b+", True), ("a+?b*?", True),
+                                 ("(?:a+)(?:b)+", True), (r"a+b\+[*+]", False), ("a+", False),
+                                 (r"a+\*", False), ("[+*]a+", False), ("(?:a{0,9}){0,9}", False)):
+            document = {"cases": [case_entry(forbidden_patterns=["a", pattern])]}
+            with self.subTest(pattern):
+                self.assertEqual(1, len(load_cases(document)))
+                if refused:
+                    with self.assertRaises(CaseFaults) as caught:
+                        load_cases(document, timer=False)
+                    self.assertEqual([f"case 'boil': forbidden_patterns[1]: {told}"], caught.exception.faults)
+                else:
+                    load_cases(document, timer=False)
+        with open(os.path.join(ROOT, "cases.json"), encoding="utf-8") as file:
+            load_cases(json.load(file), timer=False)
+
+
+class FirstCause(unittest.TestCase):
+    """Where a trial that did not pass first broke, from the top of the table to its bottom."""
+
+    def cause(self, result: dict[str, Any], ranking: Any = ("kettle",), **labels: Any) -> dict[str, Any]:
+        case = one_case(**labels)
+        trial = {"result": result, **grade(case, result, PASSAGES)}
+        found = first_cause(case, trial, ranking, PASSAGES)
+        assert found
+        return found
+
+    def result(self, found: list[str], read: list[str], **changes: Any) -> dict[str, Any]:
+        """A trial whose one search found these, which read those, and ends as `boiled` or with the changes."""
+        result = boiled() | changes
+        search, reads = result["observations"][0], {at["source_id"]: at for at in PASSAGES[:2]}
+        search["result"] = {"candidates": [{"source_id": name} for name in found]}
+        result["observations"] = [search, *({"tool": "read", "result": reads[name]} for name in read)]
+        return result
+
+    def test_the_first_row_that_broke_is_the_cause(self) -> None:
+        """(what was found, read, and how it ended, the labels, the ranking): stage and later symptoms."""
+        stop: dict[str, Any] = {"status": "incomplete", "reason": "model_stopped", "answer": "", "citations": []}
+        pot = {"citations": [{"source_id": "pot", "quote": POT["text"]}]}
+        both, wrong = {"sources": ["kettle", "pot"]}, {"answer": "At 90."}
+        refused = {"status": "failed", "reason": "trivial_citation", "answer": "", "citations": []}
+        either = {"sources": None, "evidence_sets": [["pot"], ["kettle"]]}
+        rows: tuple[tuple[list[str], list[str], dict[str, Any], dict[str, Any], list[str], str, list[str]], ...] = (
+            (["kettle"], ["kettle"], {"status": "failed", "reason": "reply_in_doubt"}, {}, [], "provider", []),
+            ([], [], stop, {}, ["kettle"], "query", ["search", "not_answered"]),
+            (["pot"], ["pot"], pot, {}, ["kettle"], "query", ["search", "citation", "source_not_cited"]),
+            ([], [], stop, {}, ["pot"], "search", ["not_answered"]),
+            (["pot"], ["pot"], pot | wrong, {}, [], "search", ["source_not_cited", "pattern_missing"]),
+            (["kettle"], ["kettle"], stop, both, ["kettle", "pot"], "search", ["not_answered"]),
+            (["kettle", "pot"], ["kettle"], stop, both, [], "read", ["not_answered"]),
+            (["kettle"], [], stop, {}, ["kettle"], "read", ["not_answered"]),
+            (["kettle"], ["kettle"], wrong, {}, [], "answer", ["pattern_missing"]),
+            (["kettle"], ["kettle"], {"answer": "Never 100."}, {}, [], "answer", ["pattern_forbidden"]),
+            (["kettle"], ["kettle"], stop | {"status": "failed", "reason": "duplicate_read"}, {}, [], "answer",
+             ["not_answered"]),
+            (["kettle"], ["kettle"], stop | {"reason": "deadline"}, {}, [], "answer", ["not_answered"]),
+            (["kettle"], ["kettle"], refused, {}, [], "citation", ["not_answered"]),
+            (["kettle"], ["kettle"], {"citations": []}, {}, [], "citation", ["source_not_cited"]),
+            (["kettle"], ["kettle"], {"citations": [], **wrong}, {}, [], "answer",
+             ["source_not_cited", "pattern_missing"]),
+            (["kettle"], ["kettle"], stop, {}, [], "abstention", ["not_answered"]),
+            (["kettle"], ["kettle"], {}, {"sources": []}, [], "abstention", ["should_have_stopped"]),
+            (["kettle"], ["kettle"], refused, {"sources": []}, [], "citation", ["should_have_stopped"]),
+            ([], [], stop | {"reason": "search_limit"}, {"sources": []}, [], "answer",
+             ["should_have_stopped"]),
+            (["kettle"], ["kettle"], stop, either, [], "abstention", ["not_answered"]),
+            (["kettle", "pot"], [], stop, either, [], "read", ["not_answered"]),
+            ([], [], stop, either, ["pot"], "query", ["search", "not_answered"]),
+            ([], [], stop, {"sources": None}, [], "abstention", ["not_answered"]),
+            (["kettle"], ["kettle"], {"usage": {"reads": 9}}, {}, [], "answer", ["usage_over_limit"]),
+            (["kettle"], ["kettle"], {"answer": " "}, {}, [], "answer", ["not_answered"]),
+            (["kettle"], ["kettle"], stop, {"answer_patterns": ["tea", "kettle"]}, [],
+             "label not supported by its sources", ["abstention", "not_answered"]),
+            ([], [], stop, {"answer_patterns": ["tea"]}, ["kettle"],
+             "label not supported by its sources", ["query", "search", "not_answered"]),
+        )
+        for found, read, ending, labels, ranking, stage, symptoms in rows:
+            with self.subTest(stage, ending=ending, labels=labels):
+                cause = self.cause(self.result(found, read, **ending), ranking, **labels)
+                self.assertEqual((cause["stage"], cause["symptoms"]), (stage, symptoms))
+        self.assertEqual({row[5] for row in rows}, {stage.value for stage in Stage})
+
+    def test_the_cause_says_what_shows_it(self) -> None:
+        """The ids, the findings or the reason; and the last decision, or the last search where one missed."""
+        decisions = [{"action": "search", "query": "pot"}, {"action": "read", "source_id": "pot"},
+                     {"action": "stop", "assessment": "nothing"}]
+        stop = {"status": "incomplete", "reason": "model_stopped", "answer": "", "citations": []}
+        sets = [["kettle", "pot"], ["kettle", "cup", "pan"], ["zinc"]]
+        rows: tuple[tuple[list[str], list[str], dict[str, Any], dict[str, Any], tuple[str, str, str]], ...] = (
+            ([], [], stop, {}, ("query", "kettle", "1. search: pot")),
+            (["pot"], ["pot"], stop, {"sources": ["pot", "kettle"]}, ("search", "kettle", "1. search: pot")),
+            (["pot"], ["pot"], stop, {"sources": None, "evidence_sets": sets}, ("search", "kettle", "1. search: pot")),
+            (["kettle", "pot"], ["pot"], stop, {}, ("read", "kettle", "3. stop: nothing")),
+            (["kettle"], ["kettle"], {"answer": "At 1."}, {}, ("answer", "pattern_missing", "3. stop: nothing")),
+            (["kettle"], ["kettle"], stop | {"reason": "deadline"}, {}, ("answer", "deadline", "3. stop: nothing")),
+            (["kettle"], ["kettle"], {"citations": []}, {}, ("citation", "source_not_cited", "3. stop: nothing")),
+            (["kettle"], ["kettle"], stop, {}, ("abstention", "model_stopped", "3. stop: nothing")),
+            (["kettle"], ["kettle"], {"status": "failed", "reason": "replay_exhausted"}, {},
+             ("provider", "replay_exhausted", "3. stop: nothing")),
+        )
+        for found, read, ending, labels, told in rows:
+            with self.subTest(told):
+                cause = self.cause(self.result(found, read, decisions=decisions, **ending), **labels)
+                self.assertEqual((cause["stage"], cause["why"], cause["step"]), told)
+        self.assertEqual(self.cause(boiled() | stop | {"decisions": []})["step"], "no decision")
+
+    def test_a_read_that_is_not_the_passage_broke_the_read(self) -> None:
+        result = changed(self.result(["kettle"], ["kettle"]), "observations.1.result", {**KETTLE, "url": "x"})
+        self.assertEqual(self.cause(result)["stage"], "read")
+
+    def test_labels_are_supported_by_what_the_question_does_not_say(self) -> None:
+        """A pattern that the question satisfies supports nothing, unless there is no other."""
+        stop = boiled() | {"status": "incomplete", "reason": "model_stopped"}
+        for patterns, supported in (([r"\b100\b"], True), (["kettle", "tea"], False), (["kettle", "100"], True),
+                                    (["kettle"], True), (["tea", "100"], True), ([], True)):
+            with self.subTest(patterns):
+                stage = self.cause(stop, answer_patterns=patterns)["stage"]
+                self.assertEqual(stage, "abstention" if supported else "label not supported by its sources")
+
+    def test_a_stale_passage_that_was_cited_is_a_symptom(self) -> None:
+        result = boiled() | {"citations": [{"source_id": "pot", "quote": POT["text"]}]}
+        cause = self.cause(result, stale={"pot": "replaced in May"})
+        self.assertEqual(cause["symptoms"][-1], "stale passage cited: pot: replaced in May")
+
+    def test_what_passed_or_was_not_graded_has_no_cause(self) -> None:
+        for case, outcome in ((one_case(), "pass"), (one_case(), "ungraded"), (None, "fail")):
+            self.assertIsNone(first_cause(case, {"result": boiled(), "checks": {"outcome": outcome}}, [], PASSAGES))
+
+    def test_the_published_trials_broke_where_their_steps_show(self) -> None:
+        """Of the eight that did not pass: the stage and the step that decides, and the rest of the sentence in it."""
+        with open(os.path.join(ROOT, "cases.json"), encoding="utf-8") as file:
+            cases = {case.id: case for case in load_cases(json.load(file))}
+        passages, trials = published_passages(), published()["trials"]
+        rankings = {at["case_id"]: [one["source_id"] for one in at["result"]["observations"][0]["result"]["candidates"]]
+                    for at in trials if at["mode"] == "fixed"}  # there the question itself was searched
+        label, stop = "label not supported by its sources", "1. stop: "
+        rows = {
+            "newline-version-fixed-1": (label, stop, ["abstention", "not_answered"]),
+            "newline-version-fixed-2": (label, stop, ["abstention", "not_answered"]),
+            "newline-version-agent-1": (label, "3. search: Path.read_text newline encoding",
+                                        ["answer", "not_answered"]),
+            "newline-version-agent-2": (label, "5. stop: ", ["abstention", "not_answered"]),
+            "unsupported-fixed-1": ("abstention", "1. answer: In Python 3.12, Path.write_text does not retain backup",
+                                    ["should_have_stopped"]),
+            "unsupported-fixed-2": ("abstention", "1. answer: Path.write_text does not retain backup copies",
+                                    ["should_have_stopped"]),
+            "unsupported-agent-1": ("abstention", "3. answer: Path.write_text does not retain backup copies",
+                                    ["should_have_stopped"]),
+            "unsupported-agent-2": ("abstention", "3. answer: Path.write_text does not retain backup copies",
+                                    ["should_have_stopped"]),
+        }
+        for trial in trials:
+            case = cases[trial["case_id"]]
+            trial |= grade(case, trial["result"], passages)
+            cause = trial["cause"] = first_cause(case, trial, rankings[case.id], passages)
+            with self.subTest(trial["id"]):
+                if trial["id"] not in rows:
+                    self.assertIsNone(cause)
+                    continue
+                stage, step, symptoms = rows[trial["id"]]
+                assert cause
+                self.assertEqual((cause["stage"], cause["symptoms"]), (stage, symptoms))
+                self.assertEqual(cause["step"][: len(step)], step)
+                self.assertGreater(len(cause["step"]), len(stop))
+        self.assertEqual(stages(trials), {"fixed": {label: 2, "abstention": 2}, "agent": {label: 2, "abstention": 2}})
+
+    def test_no_trial_breaks_it(self) -> None:
+        chance, case, seen = random.Random(17), one_case(useful=["pot"], stale={"cup": "broken"}), Counter[str]()
+        for _ in range(FUZZED):
+            result = mutated(chance, boiled())
+            cause = first_cause(case, {"result": result, **grade(case, result, PASSAGES)}, ["kettle"], PASSAGES)
+            seen[cause["stage"] if cause else "pass"] += 1
+            json.dumps(cause)
+        self.assertGreater(len(seen), 4, seen)
+        for scrap in SCRAPS:
+            trial = {"result": scrap, "checks": scrap, "findings": scrap, "mode": scrap}
+            self.assertTrue(first_cause(case, trial, [], PASSAGES))
 
 
 class Reports(unittest.TestCase):
@@ -506,6 +750,8 @@ class Labels(unittest.TestCase):
             ({}, []), ({"sources": []}, []), ({"version": "3.0"}, ["version 3.0 is not in the snapshot: 1.0, 2.0"]),
             ({"sources": ["cup"]}, ["source 'cup' is not in version 1.0 of the snapshot"]),
             ({"version": "2.0", "sources": ["pot", "kettle"]}, ["source 'pot' is not in version 2.0 of the snapshot"]),
+            ({"useful": ["pot", "cup"]}, ["source 'cup' is not in version 1.0 of the snapshot"]),
+            ({"stale": {"pan": "melted"}}, ["source 'pan' is not in version 1.0 of the snapshot"]),
         )
         for changes, lines in rows:
             self.assertEqual([f"case 'boil': {at}" for at in lines], label_faults([one_case(**changes)], PASSAGES))

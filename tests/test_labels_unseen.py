@@ -88,6 +88,7 @@ class Labels(unittest.TestCase):
         canaries["evidence_sets"] = ((CANARY,),)
         for name in ("answer_patterns", "forbidden_patterns"):
             canaries[name] = (re.compile(CANARY),)
+        canaries |= {"useful": (CANARY,), "stale": {CANARY: CANARY}}
         self.assertLessEqual(set(canaries), set(evaluate.Case._fields))
         self.held([case._replace(**canaries) for case in self.recording.cases])
 
@@ -101,6 +102,8 @@ class Labels(unittest.TestCase):
                 "answer_patterns": [CANARY],
                 "forbidden_patterns": [f"{CANARY}-not"],
                 **({"sources": [CANARY]} if number % 2 else {"evidence_sets": [[CANARY], [f"{CANARY}-2"]]}),
+                "useful": [f"{CANARY}-3"],
+                "stale": {f"{CANARY}-4": f"{CANARY}-5"},
             }
             kept = {name: case[name] for name in SEEN}
             self.assertLessEqual(set(case), {*SEEN, *labels, "sources", "evidence_sets"}, "a field not replaced here")
