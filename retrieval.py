@@ -20,13 +20,16 @@ from typing import Any, NamedTuple
 # === Passages =========================================================================================================
 
 _VERSION = re.compile(r"[0-9]+(?:\.[0-9]+){0,2}")
-_UNSAFE = re.compile(r"[\s\"'`\x00-\x20\x7f-\xa0\u2028\u2029]")
+_UNSAFE = re.compile(r"[\s\"'`\x00-\x20\x7f-\xa0\u2028\u2029\ud800-\udfff]")
 LONGEST_ID = 200
 PROFILES = ("plain",)
 
 
 class Passage(NamedTuple):
-    """One piece of documentation. `text_sha256` is of the UTF-8 bytes of `text`; `title` may be empty."""
+    """One piece of documentation. `text_sha256` is of the UTF-8 bytes of `text`; `title` may be empty.
+
+    `aliases` are other addresses, `path#anchor`, at which a reader finds the same passage.
+    """
 
     source_id: str
     version: str
@@ -34,6 +37,7 @@ class Passage(NamedTuple):
     url: str
     text_sha256: str
     title: str = ""
+    aliases: tuple[str, ...] = ()
 
 
 class Snapshot(NamedTuple):
@@ -72,14 +76,15 @@ def load_snapshot(document: Any) -> Snapshot:
         faults += [f"{where}: {fault}" for fault in found]
     if faults:
         raise SnapshotFaults(faults)
-    return Snapshot(document["profile"], tuple(Passage(**value) for value in document["passages"]))
+    passages = ({**value, "aliases": tuple(value.get("aliases", ()))} for value in document["passages"])
+    return Snapshot(document["profile"], tuple(Passage(**value) for value in passages))
 
 
 def _passage_faults(value: Any) -> list[str]:
     if not isinstance(value, dict):
         return ["not an object"]
     faults = [f"unknown field {name!r:.60}" for name in value if name not in Passage._fields]
-    for name in Passage._fields:
+    for name in Passage._fields[:-1]:
         if name not in value and name != "title":
             faults.append(f"{name}: missing")
         elif type(value.get(name, "")) is not str:
@@ -88,12 +93,15 @@ def _passage_faults(value: Any) -> list[str]:
             faults.append(f"{name}: has half of a surrogate pair")
         elif name != "title" and not value[name].strip():
             faults.append(f"{name}: blank")
+    aliases = value.get("aliases", [])
+    if not isinstance(aliases, list) or not all(type(at) is str and _addressable(at) for at in aliases):
+        faults.append("aliases: must be a list of addresses, each without white space, quotes and controls")
     return faults or list(_wrong_values(Passage(**value)))
 
 
 def _wrong_values(passage: Passage) -> list[str]:
     faults = []
-    if len(passage.source_id) > LONGEST_ID or _UNSAFE.search(passage.source_id):
+    if not _addressable(passage.source_id):
         faults.append(f"source_id: no white space, quotes or controls, at most {LONGEST_ID} characters")
     if not _VERSION.fullmatch(passage.version) or len(passage.version) > 20:
         faults.append(f"version: {passage.version!r:.60} is not one to three numbers joined by dots")
@@ -101,6 +109,10 @@ def _wrong_values(passage: Passage) -> list[str]:
     if passage.text_sha256 != actual:
         faults.append(f"text_sha256: is {passage.text_sha256!r:.70}, and the text's is {actual}")
     return faults
+
+
+def _addressable(source_id: str) -> bool:
+    return 0 < len(source_id) <= LONGEST_ID and not _UNSAFE.search(source_id)
 
 
 def text_sha256(text: str) -> str:
@@ -134,7 +146,7 @@ CREATE VIRTUAL TABLE passages USING fts5(text, content='passage', tokenize='unic
 CREATE VIRTUAL TABLE cut USING fts5(text, tokenize='unicode61');
 CREATE VIRTUAL TABLE cut_term USING fts5vocab(cut, 'instance');
 """
-_COLUMNS = ", ".join(Passage._fields)
+_COLUMNS = ", ".join(Passage._fields[:-1])
 
 
 class Outcome(StrEnum):
@@ -177,7 +189,7 @@ class Index:
             self._database.executescript(_SCHEMA)
             insert = f"INSERT INTO passage (rowid, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
             with self._database:
-                self._database.executemany(insert, ((at, *row) for at, row in enumerate(rows, 1)))
+                self._database.executemany(insert, ((at, *row[:-1]) for at, row in enumerate(rows, 1)))
                 self._database.execute("INSERT INTO passages (passages) VALUES ('rebuild')")
             query = "SELECT version, min(rowid), max(rowid) FROM passage GROUP BY version ORDER BY min(rowid)"
             self._ranges = {version: (low, high) for version, low, high in self._database.execute(query)}
@@ -224,7 +236,7 @@ class Index:
             return Ranking(Outcome.NO_SEARCHABLE_TERM, ())
         match = " OR ".join(f'"{term}"' for term in terms)
         found = self._select(
-            f"SELECT {', '.join('passage.' + name for name in Passage._fields)} FROM passages "
+            f"SELECT {', '.join('passage.' + name for name in Passage._fields[:-1])} FROM passages "
             f"JOIN passage ON passage.rowid = passages.rowid WHERE passages MATCH ? "
             f"AND passages.rowid BETWEEN ? AND ? ORDER BY bm25(passages), passages.rowid LIMIT ?",
             (match, *self._ranges[version], limit))

@@ -288,11 +288,20 @@ class Rankings(Retrieval):
         self.assertIsNone(index.passage("other", "1"))
 
     def test_a_result_carries_the_whole_passage(self) -> None:
-        """All fields come back as they stood in the file; a title that was not given is empty."""
+        """All fields come back as they stood in the file; a title or aliases that were not given are empty."""
         named, plain = passage("n", "tide table\n\n  with a gap", title="Tides"), passage("p", "tide")
         index = self.index(named, plain)
         found = {at.source_id: at._asdict() for at in index.search("tide", "4", 10).passages}
-        self.assertEqual(found, {"n": named, "p": {**plain, "title": ""}})
+        self.assertEqual(found, {"n": {**named, "aliases": ()}, "p": {**plain, "title": "", "aliases": ()}})
+
+    def test_aliases_are_a_list_of_addresses(self) -> None:
+        """What is none is told by passage and field; a list comes back as a tuple."""
+        held = load_snapshot(document(passage("a", "text", aliases=["a.html#b", "a.html#c"]))).passages
+        self.assertEqual(held[0].aliases, ("a.html#b", "a.html#c"))
+        for wrong in ("a.html#b", ["a b"], [""], [1], [["a"]], None, {"a": "b"}, ["x" * 201], ["\ud800"]):
+            with self.subTest(wrong=wrong), self.assertRaises(SnapshotFaults) as refused:
+                load_snapshot(document(passage("a", "text", aliases=wrong)))
+            self.assertIn("passage 'a': aliases: ", refused.exception.faults[0])
 
     def test_a_limit_out_of_range_is_refused(self) -> None:
         """Never all rows: 1 to 100, and nothing else."""
