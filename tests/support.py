@@ -123,12 +123,12 @@ class ScriptedModel:
         return entry if isinstance(entry, str) else json.dumps(entry)
 
 
-def snapshot(texts: dict[str, str], version: str = "1", **title: str) -> Any:
+def snapshot(texts: dict[str, str], version: str = "1", title: str = "") -> Any:
     """A `retrieval.Snapshot` of texts by their ids, of one version, each at an address of its own."""
     import retrieval
 
     return retrieval.Snapshot("plain", tuple(
-        retrieval.Passage(name, version, text, f"https://docs.invalid/{name}", retrieval.text_sha256(text), **title)
+        retrieval.Passage(name, version, text, f"https://docs.invalid/{name}", retrieval.text_sha256(text), title)
         for name, text in texts.items()))
 
 
