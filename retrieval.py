@@ -285,14 +285,12 @@ def skipped(path: str, sphinx: bool) -> str:
     `sphinx`: its tree was made by Sphinx (objects.inv or .buildinfo stands at the top).
     """
     name = path.rpartition("/")[2].lower()
-    index_page = r"(genindex(-.*)?|(.*-)?modindex" + (r"|search)\.\w+" if sphinx else r")\.\w+")
     if re.search("(^|/)_(sources|static|modules|images|downloads)/", path):
         return "made by Sphinx beside its pages"
-    if sphinx and not name.endswith(".html"):
-        return "not .html, in a tree made by Sphinx"
-    if name.rpartition(".")[2] not in _KINDS:
-        return "not HTML, Markdown or plain text by its name"
-    return "a search or index page" if re.fullmatch(index_page, name) and "htm" in name else ""
+    if name.rpartition(".")[2] not in (["html"] if sphinx else _KINDS):
+        return "not .html, in a tree made by Sphinx" if sphinx else "not HTML, Markdown or plain text by its name"
+    index_page = r"(genindex(-.*)?|(.*-)?modindex|search)\.x?html?"
+    return "a search or index page" if re.fullmatch(index_page, name) and (sphinx or "search" not in name) else ""
 
 
 def cleaned(text: str) -> tuple[str, int]:
@@ -313,18 +311,17 @@ def _decoded(document: bytes, encoding: str) -> str:
         raise DocumentRefused(f"{len(document):,} bytes; a document has at most {LARGEST_DOCUMENT:,}")
     marked = next((name for mark, name in _BYTE_ORDERS.items() if document.startswith(mark)), "")
     found = []
-    for name in [marked] if marked else ["utf-8", encoding] if encoding else ["utf-8"]:
+    for name in [marked] if marked else filter(None, ["utf-8", encoding]):
         try:
             text = document.decode(name)
+            # Text with shifts, or with two bytes a character, is UTF-8 by chance: with controls in it.
+            odd = re.search("[\0\x0e\x0f\x1b]" if name == "utf-8" and encoding else "\0", text)
+            if not odd:
+                return text
+            found.append(f"U+{ord(odd[0]):04X} at character {odd.start()}")
         except UnicodeError as error:
             at = getattr(error, "start", 0)
             found.append(f"not {name.upper()} (byte 0x{document[at]:02x} at offset {at})")
-            continue
-        # Text with shifts, or with two bytes a character, is UTF-8 by chance: with controls in it.
-        odd = re.search("[\0\x0e\x0f\x1b]" if name == "utf-8" and encoding else "\0", text)
-        if not odd:
-            return text
-        found.append(f"U+{ord(odd[0]):04X} at character {odd.start()}")
     hint = "it is not text" if marked or b"\0" in document else "the encoding of old files is given with --encoding"
     raise DocumentRefused(f"{', '.join(found)}: {hint}")
 
@@ -336,11 +333,8 @@ def _unescape(text: str) -> str:
 
 
 class _Piece:
-    """What stands under one anchor: an entry, a section, the text under a heading or before all headings.
-
-    A block is (mark, text, anchors at it); the mark is "c" for what is cut at line ends first, else "t", and in upper
-    case outside entries and sections.
-    """
+    """What stands under one anchor. A block is (mark, text, anchors at it): marked "c" if cut at line ends first, else
+    "t", and in upper case outside entries and sections."""
 
     def __init__(self, kind: str, names: list[str], crumbs: _Crumbs) -> None:
         self.kind, self.names, self.crumbs = kind, names, crumbs
@@ -388,17 +382,27 @@ class _Outline:
         if len(text) > 120:
             self.block("t", text)
 
+    def read(self, text: str) -> None:
+        """Plain text: a paragraph is a piece under the number of its first line (`L12`), with the next one if it ends
+        with a colon or is underlined."""
+        held: list[str] = []
+        for number, line in enumerate((*self.clean(text).split("\n"), "", ""), 1):
+            if line.strip():
+                held.append(line.rstrip())
+            elif held and held[-1] and re.search(r":$|^\s*([=~*^#-])\1+$", held[-1]):
+                held.append("")
+            elif held:
+                self.open("section", [f"L{number - len(held)}"], ())
+                self.block("C", "\n".join(held).rstrip())
+                held = []
+
     def finish(self) -> list[_Piece]:
         """The pieces that have text; the anchors of others go to the first piece below their heading."""
         self.piece.names += self.pending
         for piece, after in zip(self.pieces, self.pieces[1:], strict=False):
             if not piece.blocks and piece.kind != "more" and after.crumbs[:len(piece.crumbs)] == piece.crumbs:
-                after.names += filter(None, piece.names)
+                after.names += filter(None, piece.names[:50])
         return [piece for piece in self.pieces if piece.blocks]
-
-
-def _set(names: str) -> frozenset[str]:
-    return frozenset(names.split())
 
 
 # An element whose content is no markup, a tag (a quoted value begins only after "="), a comment, a declaration. Each
@@ -408,16 +412,15 @@ _TOKEN = re.compile(
       (</\1[^>]*+>|\Z) |(/?)([a-z][^\s/>]*+)((?:[^>=]++|=\s*+(?:"[^"]*+(?:"|\Z)|'[^']*+(?:'|\Z))?+)*+)(?:>|\Z)
       |!--(?:-?>|.*?(?:--!?>|\Z))|[!?/][^>]*+(?:>|\Z))""", re.DOTALL | re.IGNORECASE | re.VERBOSE)
 _ATTRIBUTE = re.compile(r"""([^\s=/]++)(?:\s*+=\s*+("[^"]*+"?|'[^']*+'?|\S++))?""")
-_HEADINGS = _set("h1 h2 h3 h4 h5 h6")
-_BLOCKS = _HEADINGS | _set("""html head body main article section div p hr ul ol menu li dl dt dd pre table caption
-    thead tbody tfoot tr td th nav blockquote header footer aside address center figure figcaption form fieldset legend
-    details summary dialog hgroup""")
-_VOID = _set("area base br col embed frame hr img input link meta param source track wbr")
-_HIDDEN = _set("nav footer svg template button select canvas object audio video dialog search")
+_BLOCK = re.compile(
+    "html|head|body|main|article|section|div|p|h[1-6r]|[uod]l|menu|li|d[td]|pre|table|caption|t(?:head|body|foot|[rdh])|nav|"
+    "blockquote|header|footer|aside|address|center|fig(?:ure|caption)|form|fieldset|legend|details|summary|dialog|hgroup")
+_VOID = re.compile("area|base|br|col|embed|frame|hr|img|input|link|meta|param|source|track|wbr")
+_HIDDEN = re.compile("nav|footer|svg|template|button|select|canvas|object|audio|video|dialog|search")
 # Words of a class attribute by which Sphinx and its themes, other generators and people mark what is not the text.
 _NAVIGATION = re.compile(
     r"(?:^|\s)(?:headerlink|header-?anchor|hash-link|anchor-?link|permalink|viewcode-\w+|linenos?|linenodiv|lineno|"
-    r"line-numbers?|contents|\w*[-_]?toc|toc[-_]\w+|toctree-wrapper|table-of-contents|related|footer|sidebar|search|"
+    r"line-numbers?|contents(?:table)?|\w*[-_]?toc|toc[-_]\w+|toctree-wrapper|table-of-contents|related|footer|sidebar|search|"
     r"sphinxsidebar\w*|nav|navbar|navigation|nav(?:header|footer)|\w*-?menu|breadcrumbs?|search-?(?:box|form)|pagination|"
     r"skip-?(?:link|nav)|visually-hidden|sr-only|copybtn|edit-?(?:link|page)|hidden)(?=\s|$)", re.IGNORECASE)
 _ASIDE = re.compile(r"(?:^|\s)(?:footnote|citation|topic|admonition|system-message|note|warning|tip|doc-footnote)")
@@ -436,7 +439,7 @@ def _marks(tag: str, attributes: str) -> tuple[list[str], str]:
     if "main" in (tag, role):
         role = "main"
     elif tag not in ("html", "body", "article") and (
-            tag in _HIDDEN or "hidden" in found or found.get("aria-hidden", "").lower() == "true"
+            _HIDDEN.fullmatch(tag) or "hidden" in found or found.get("aria-hidden", "").lower() == "true"
             or re.fullmatch("navigation|search|banner|contentinfo|complementary|menu|menubar|doc-toc", role)
             or _NAVIGATION.search(classes) or (tag == "aside" and not _ASIDE.search(f"{classes} {role}"))
             or re.search(r"(?i)display\s*:\s*none|visibility\s*:\s*hidden", found.get("style", ""))):
@@ -494,19 +497,20 @@ class _Page(_Outline):
 
     def start(self, tag: str, attributes: str) -> None:
         names, role = _marks(tag, attributes) if len(attributes) < 200 else _marks.__wrapped__(tag, attributes[:10_000])
-        if tag in _BLOCKS:
+        block = _BLOCK.fullmatch(tag)
+        if block:
             self.settle(tag)
             self.close_left_open(tag)
         if role == "main" and not self.main:
             self.main = True
             self.restart()
             role = "first"
-        elif (role == "hidden" or self.inside["hidden"]) and tag not in _VOID:
+        elif (role == "hidden" or self.inside["hidden"]) and not _VOID.fullmatch(tag):
             self.push(tag, None, role)
         if self.inside["hidden"] or role == "hidden":
             return
         self.pending += names
-        if tag in _HEADINGS:
+        if re.fullmatch("h[1-6]", tag):
             self.heading = int(tag[1]), len(self.pending) - len(names)
         elif tag == "br":
             self.words.append(" " if self.heading or self.inside["row"] else "\0")
@@ -517,7 +521,7 @@ class _Page(_Outline):
                 self.enter("dt", names)
         elif tag in ("dt", "dd"):
             self.enter(tag, names)
-        elif tag in _BLOCKS and tag not in ("p", "hr"):
+        elif block and tag not in ("p", "hr"):
             self.begin(tag, role, names)
 
     def begin(self, tag: str, role: str, names: list[str]) -> None:
@@ -545,7 +549,7 @@ class _Page(_Outline):
         self.push(tag, back if entry else None, "section" if entry else "")
 
     def end(self, tag: str) -> None:
-        if tag in _BLOCKS:
+        if _BLOCK.fullmatch(tag):
             self.settle(tag)
         if self.opened.get(tag):
             self.close(self.opened[tag][-1])
@@ -571,13 +575,11 @@ class _Page(_Outline):
         if self.opened.get("p"):  # on the stack only when it is hidden
             self.close(self.opened["p"][-1])
         closes = _CLOSES.get(tag, ())
-        if any(map(self.opened.get, closes)):
-            for at in range(len(self.stack) - 1, max(-1, len(self.stack) - 65), -1):
-                if self.stack[at][0] in closes:
-                    return self.close(at)
-                if self.stack[at][0] in ("ul", "ol", "dl", "table"):
-                    return None
-        return None
+        for at in range(len(self.stack) - 1, max(-1, len(self.stack) - 65), -1) if closes else ():
+            if self.stack[at][0] in closes:
+                self.close(at)
+            if self.stack[at:at + 1] == [] or self.stack[at][0] in ("ul", "ol", "dl", "table"):
+                break
 
     def settle(self, tag: str) -> None:
         """End the text before a block's tag; in a heading or a table's row some only separate words."""
@@ -650,7 +652,7 @@ class _Markdown(_Outline):
 
     def line(self, line: str) -> None:
         atx, under, item = _ATX.match(line), _UNDERLINE.match(line), _ITEM.match(line)
-        if under and self.lines and not self.code() and not _ITEM.match(self.lines[0]):
+        if under and self.lines and not re.match(rf"    |\t|{_ITEM.pattern}", self.lines[0]):
             text, self.lines = " ".join(self.lines), []
             self.title_line(1 if "=" in under[1] else 2, text)
         elif atx or item or _RULE.match(line) or not (self.lines or line[0].isspace()):
@@ -673,11 +675,8 @@ class _Markdown(_Outline):
         self.title = next((at[2].strip(" \t\"'")[:200] for at in settings if at[1].lower() == "title"), "")
         return lines[end + 1:]
 
-    def code(self) -> bool:
-        return not self.listed and self.lines[0].startswith(("    ", "\t"))
-
     def flush(self, mark: str = "t") -> None:
-        if self.lines and mark == "t" and self.code():
+        if mark == "t" and not self.listed and self.lines and self.lines[0].startswith(("    ", "\t")):
             mark = "c"
         text, self.lines = "\n".join(self.lines).strip("\n").rstrip(), []
         text = self.plain(text).strip() if mark == "t" else text
@@ -698,25 +697,6 @@ class _Markdown(_Outline):
             lambda at: at[1] or ("" if at[3] else " " if at[4] else self.clean(_unescape(at[0]))), text)
 
 
-class _PlainText(_Outline):
-    """Reads plain text: a paragraph is a piece, under the number of its first line (`L12`).
-
-    One that is underlined or ends with a colon belongs to what follows it.
-    """
-
-    def read(self, text: str) -> None:
-        held: list[str] = []
-        for number, line in enumerate((*self.clean(text).split("\n"), "", ""), 1):
-            if held and not line.strip() and held[-1] and re.search(r":$|^\s*([=~*^#-])\1+$", held[-1]):
-                held.append("")
-            elif held and not line.strip():
-                self.open("section", [f"L{number - len(held)}"], ())
-                self.block("C", "\n".join(held).rstrip())
-                held = []
-            elif line.strip():
-                held.append(line.rstrip())
-
-
 # === Building =========================================================================================================
 
 MOST_WORDS, MOST_BYTES = 180, 1_200  # of a passage
@@ -728,8 +708,9 @@ BEGIN;
 CREATE TABLE piece (path TEXT, at INTEGER, source_id TEXT, url TEXT, title TEXT, aliases TEXT, blocks TEXT,
                     PRIMARY KEY (path, at)) WITHOUT ROWID;
 CREATE TABLE loose (digest BLOB PRIMARY KEY, pages INTEGER) WITHOUT ROWID;
-CREATE TABLE passage (digest BLOB PRIMARY KEY, source_id TEXT, version TEXT, text TEXT, url TEXT, title TEXT,
-                      aliases TEXT, UNIQUE (version, source_id));
+CREATE TABLE passage (digest BLOB PRIMARY KEY, source_id TEXT, version TEXT, text TEXT, url TEXT, text_sha256 TEXT,
+                      title TEXT, UNIQUE (version, source_id));
+CREATE TABLE also (digest BLOB, alias TEXT, PRIMARY KEY (digest, alias)) WITHOUT ROWID;
 """
 # Where a block that is too long is cut: at line ends, between sentences, between words.
 _CUTS = tuple(map(re.compile, (
@@ -776,7 +757,7 @@ class Build:
             raise DocumentRefused("its name is not UTF-8")
         text, name = _decoded(document, self.encoding), path.rpartition("/")[2]
         kind = _KINDS.get(name.lower().rpartition(".")[2])
-        outline = _Page() if kind == "html" else _Markdown() if kind == "markdown" else _PlainText(name)
+        outline = _Page() if kind == "html" else _Markdown() if kind == "markdown" else _Outline(name)
         outline.read(text)
         pieces = outline.finish()
         if not pieces:
@@ -809,47 +790,47 @@ class Build:
     def keep(self, passages: Iterable[Passage]) -> None:
         """Passages of other versions that are to stand in the snapshot as they are."""
         for passage in passages:
-            self._put(_digest(f"{passage.version}\0{passage.source_id}"), passage)
+            self._put(passage, kept=True)
 
     def passages(self) -> Iterator[Passage]:
         """All passages, sorted by (version, source_id) as code points; once, when all documents are in."""
         often = max(_FEWEST_PAGES, self.pages // 2 + 1)
         furniture = {digest for (digest,) in self._run("SELECT digest FROM loose WHERE pages >= ?", often)}
         query = "SELECT path, source_id, url, title, aliases, blocks FROM piece ORDER BY path, at"
-        for _, page in itertools.groupby(self._run(query), key=lambda row: row[0]):
-            parts: Counter[str] = Counter()
-            for _, source_id, url, title, aliases, blocks in page:
-                held = (block.split("\x1e") for block in blocks.split("\x1d"))
-                kept = (block for block in held if block[0].islower() or _digest(block[1]) not in furniture)
-                for text, names in _cut(kept):
-                    parts[source_id] += 1
-                    named = source_id if parts[source_id] == 1 else f"{source_id}~{parts[source_id]}"
-                    self._once(Passage(named, self.version, text, url, "", title, (*aliases.split(), *names)))
-        for *values, aliases in self._run("SELECT source_id, version, text, url, title, aliases FROM passage "
-                                          "ORDER BY version, source_id"):
-            source_id, version, text, url, title = values
-            also = dict.fromkeys(name for name in aliases.split() if name != re.sub("~[0-9]+$", "", source_id))
-            yield Passage(source_id, version, text, url, text_sha256(text), title, tuple(also))
+        page, parts = "", Counter[str]()
+        for path, source_id, url, title, aliases, blocks in self._run(query):
+            page, parts = path, parts if path == page else Counter()
+            held = (block.split("\x1e") for block in blocks.split("\x1d"))
+            for text, names in _cut(at for at in held if at[0].islower() or _digest(at[1]) not in furniture):
+                parts[source_id] += 1
+                named = source_id if parts[source_id] == 1 else f"{source_id}~{parts[source_id]}"
+                self._put(Passage(named, self.version, text, url, text_sha256(text), title, (*aliases.split(), *names)))
+        for *values, digest in self._run("SELECT source_id, version, text, url, text_sha256, title, digest "
+                                         "FROM passage ORDER BY version, source_id"):
+            also = self._run("SELECT alias FROM also WHERE digest = ? AND alias <> ?", digest, _unnumbered(values[0]))
+            yield Passage(*values)._replace(aliases=tuple(alias for (alias,) in also))
 
-    def _once(self, passage: Passage) -> None:
-        digest = _digest(f"{passage.version}\0{passage.title}\0{passage.text}")
-        aliases = " ".join((re.sub("~[0-9]+$", "", passage.source_id), *passage.aliases))
-        query = "UPDATE passage SET aliases = aliases || ' ' || ? WHERE digest = ?"
-        if self._run(query, aliases, digest).rowcount:
+    def _put(self, passage: Passage, kept: bool = False) -> None:
+        what = passage.source_id if kept else f"{passage.title}\0{passage.text}"
+        digest, aliases = _digest(f"{passage.version}\0{what}"), passage.aliases
+        if self._run("SELECT 1 FROM passage WHERE digest = ?", digest).fetchone() and not kept:
             self.counts["duplicates"] += 1
+            aliases = (_unnumbered(passage.source_id), *aliases)
         else:
-            self._put(digest, passage)
-            self.counts.update(passages=1, bytes=len(passage.text.encode("utf-8")))
-
-    def _put(self, digest: bytes, passage: Passage) -> None:
-        self._run("INSERT INTO passage VALUES (?, ?, ?, ?, ?, ?, ?)",
-                  digest, *passage[:4], passage.title, " ".join(passage.aliases))
+            self._run("INSERT INTO passage VALUES (?, ?, ?, ?, ?, ?, ?)", digest, *passage[:-1])
+            self.counts.update({} if kept else {"passages": 1, "bytes": len(passage.text.encode("utf-8"))})
+        for alias in aliases:
+            self._run("INSERT OR IGNORE INTO also VALUES (?, ?)", digest, alias)
 
     def _run(self, query: str, *values: Any) -> sqlite3.Cursor:
         try:
             return self._staging.execute(query, values)
         except sqlite3.Error as error:
             raise BuildFault(f"staging the passages failed: {error}") from None
+
+
+def _unnumbered(source_id: str) -> str:
+    return re.sub("~[0-9]+$", "", source_id)
 
 
 def _digest(text: str) -> bytes:

@@ -20,13 +20,17 @@ HOSTILE = {
     "<": "<" * 1000, "< ": "< " * 500, "<!--": "<!--" * 250, "<!": "<!" * 500, "</": "</" * 500, "<a ": "<a " * 300,
     "<a b='": "<a b='" * 150, '<a b="c': '<a b="c' * 150, "<div>": "<div>" * 200, "</div>": "</div>" * 150,
     "<li> under a div": "<div><li>" * 110, "<div id>": "<div id=x>" * 100, "<script>": "<script>" * 120,
-    "<script/>": "<script/>" * 110, "<title>": "<title>" * 120, "<td>": "<td>" * 250, "<table><tr><td>": "<table><tr><td>" * 60,
+    "<script/>": "<script/>" * 110, "<title>": "<title>" * 120, "<td>": "<td>" * 250,
+    "<table><tr><td>": "<table><tr><td>" * 60,
     "<dl><dt id=a>x<dd>": "<dl><dt id=a>x<dd>" * 50, "<section id=a>x": "<section id=a>x" * 60, "<h2>a": "<h2>a" * 200,
     "<h2 id=a>a": "<h2 id=a>a" * 100, "<h2>": "<h2>" * 250, "<p hidden>": "<p hidden>" * 100, "<main>": "<main>" * 160,
     "&": "&" * 1000, "&#9": "&#9" * 330, "&#": "&#" + "9" * 998, "<pre>x\n": "<pre>x\n" * 140, "a=": "<a " + "a=" * 500,
-    "one word": "w" * 1000, "spaces": " " * 999 + "x", "lines": "x\n" * 500, "blank lines": "\n" * 999 + "x", "`": "` `` " * 200,
-    "# a": "# a\nb\n" * 160, "[": "[" * 1000, "---": "---\n" * 250, "- ": "- " * 500, "    x": "    x\n" * 160, "~~~": "~~~\n" * 250,
-    "soft hyphens": "\xad" * 500, "marks": "a" + "\u0301\u0323" * 250, "sentences": "a. B? " * 160, "_": "_a " * 330, "|": "|" * 1000,
+    "one word": "w" * 1000, "spaces": " " * 999 + "x", "lines": "x\n" * 500,
+    "blank lines": "\n" * 999 + "x", "`": "` `` " * 200,
+    "# a": "# a\nb\n" * 160, "[": "[" * 1000, "---": "---\n" * 250, "- ": "- " * 500,
+    "    x": "    x\n" * 160, "~~~": "~~~\n" * 250,
+    "soft hyphens": "\xad" * 500, "marks": "a" + "\u0301\u0323" * 250, "sentences": "a. B? " * 160,
+    "_": "_a " * 330, "|": "|" * 1000,
 }
 
 
@@ -87,11 +91,11 @@ def cost(document: str, path: str) -> float:
 
 def hostile() -> None:
     """Print the inputs whose time more than doubles when they do."""
-    print("hostile input, 1 MB and 2 MB: seconds, and times as long")
+    print("hostile input of about 300 and 600 KB: what takes more than two seconds or grows faster than its size")
     for name, piece in HOSTILE.items():
         for path in ("a.html", "a.md", "a.txt"):
-            one, two = cost(piece * 1000, path), cost(piece * 2000, path)
-            told = "  MORE THAN LINEAR" if two > 3 * one and two > 0.5 else ""
+            one, two = cost(piece * 300, path), cost(piece * 600, path)
+            told = "  MORE THAN LINEAR" if two > 3 * one and two > 0.3 else ""
             if told or two > 2:
                 print(f"  {name!r:24} {path:7} {one:6.2f} {two:6.2f} {two / one:5.1f}{told}")
 

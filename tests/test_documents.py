@@ -1,4 +1,4 @@
-"""What documents become: small inputs and the exact passages, and that no input crashes a reader or is lost silently."""
+"""What documents become: small inputs and the exact passages; no input crashes a reader or is lost silently."""
 
 import os
 import random
@@ -7,7 +7,16 @@ import unittest
 from collections.abc import Iterable
 
 from retrieval import (
-    MOST_BYTES, MOST_WORDS, Build, BuildFault, DocumentRefused, DocumentSkipped, Passage, cleaned, load_snapshot, skipped,
+    MOST_BYTES,
+    MOST_WORDS,
+    Build,
+    BuildFault,
+    DocumentRefused,
+    DocumentSkipped,
+    Passage,
+    cleaned,
+    load_snapshot,
+    skipped,
 )
 from tests.support import ROOT
 
@@ -54,7 +63,8 @@ class HtmlTest(unittest.TestCase):
             "<ul><li>one<li>two</ul>": "- one\n- two",
             "<table><tr><td>Limit</td><td>45&nbsp;s</td></tr><tr><td>x<td><p>y</p><p>z</p></table>":
                 "Limit | 45 s\nx | y z",
-            "<p>Write &amp;lt;b&amp;gt; and &lt;i&gt; &#8217; &copy; 5 &lt; 6": "Write &lt;b&gt; and <i> \u2019 \xa9 5 < 6",
+            "<p>Write &amp;lt;b&amp;gt; and &lt;i&gt; &#8217; &copy; 5 &lt; 6":
+                "Write &lt;b&gt; and <i> \u2019 \xa9 5 < 6",
             "<pre>x\n  y\n</pre>": "x\n  y",
             "<pre>\n<span></span>def f():\n\treturn 1\n\n</pre>after": "def f():\n\treturn 1\nafter",
             "one<script>var z='</p>'</script> two": "one two",
@@ -73,11 +83,16 @@ class HtmlTest(unittest.TestCase):
 
     def test_what_is_no_text_of_the_page_is_left_out(self) -> None:
         for markup in (
-            "<nav>x</nav>", "<div role=navigation>x</div>", "<div class='sphinxsidebar'><p>x</div>", "<footer>x</footer>",
-            "<p hidden>x", "<p style='display: none'>x</p>", "<span aria-hidden=true>x</span>", "<svg><title>x</title></svg>",
-            "<aside>x</aside>", "<div class='toctree-wrapper compound'><ul><li>x</ul></div>", "<div class=related>x</div>",
-            "<button>x</button>", "<select><option>x</select>", "<textarea>x</textarea>", "<a class=headerlink>x</a>",
-            "<td class=linenos><pre>x</pre></td>", "<span class='linenos'>x</span>", "<div class=menu><div>x</div>x</div>",
+            "<nav>x</nav>", "<div role=navigation>x</div>", "<div class='sphinxsidebar'><p>x</div>",
+            "<footer>x</footer>",
+            "<p hidden>x", "<p style='display: none'>x</p>", "<span aria-hidden=true>x</span>",
+            "<svg><title>x</title></svg>",
+            "<aside>x</aside>", "<div class='toctree-wrapper compound'><ul><li>x</ul></div>",
+            "<div class=related>x</div>",
+            "<button>x</button>", "<select><option>x</select>", "<textarea>x</textarea>",
+            "<a class=headerlink>x</a>",
+            "<td class=linenos><pre>x</pre></td>", "<span class='linenos'>x</span>",
+            "<div class=menu><div>x</div>x</div>",
             "<nav><div><p>x</div></nav>", "<div hidden><div>x</div>x</div>",
         ):
             with self.subTest(markup=markup):
@@ -104,7 +119,8 @@ class HtmlTest(unittest.TestCase):
             "a.html#m": ("a.html#label",), "a.html#m.A": ("a.html#m.B", "a.html#tail"), "a.html#m.A.f": ()})
 
     def test_an_anchor_that_was_numbered_is_an_alias_where_there_is_another(self) -> None:
-        page = "<section id=id1><span id=kept></span><h2>Again</h2><p id=id7>text<dl><dt id=id9>[1]<dd>note</dl></section>"
+        page = ("<section id=id1><span id=kept></span><h2>Again</h2><p id=id7>text"
+                "<dl><dt id=id9>[1]<dd>note</dl></section>")
         (passage,) = built({"a.html": page})[0]
         self.assertEqual((passage.source_id, passage.aliases, passage.text),
                          ("a.html#kept", ("a.html#id1", "a.html#id7", "a.html#id9"), "text\n[1]\nnote"))
@@ -112,7 +128,8 @@ class HtmlTest(unittest.TestCase):
 
     def test_a_section_is_its_own_text_and_a_heading_without_text_points_to_its_first_child(self) -> None:
         page = """<title>Guide</title><section id="top"><h1>Top</h1><section id="a"><h2>A</h2><p>in a
-            <section id="b"><h3>B</h3>in b</section>a again</section><div class="section" id="c"><h2>C</h2>in c</div></section>"""
+            <section id="b"><h3>B</h3>in b</section>a again</section>
+            <div class="section" id="c"><h2>C</h2>in c</div></section>"""
         self.assertEqual(texts(page), {"#a": "in a\na again", "#b": "in b", "#c": "in c"})
         self.assertEqual([(p.title, p.aliases) for p in built({"a.html": page})[0]], [
             ("Guide > Top > A", ("a.html#top",)), ("Guide > Top > A > B", ()), ("Guide > Top > C", ())])
@@ -124,8 +141,9 @@ class HtmlTest(unittest.TestCase):
             "": "Start.", "#one": "first", "#two": "second", "#two~2": "third", "#four": "fourth"})
         self.assertEqual(titles(page), [
             "Flat", "Flat > Two > Four", "Flat > One", "Flat > Two", "Flat > Two > Deeper"])
-        self.assertEqual(texts("<dl><a name=abs></a><dt><p>abs(X)</dt><dd><p>Absolute.</dd><dt><a name=hex></a>hex(X)<dd>Hex."
-                               "</dl>"), {"#abs": "abs(X)\nAbsolute.", "#hex": "hex(X)\nHex."})
+        self.assertEqual(texts("<dl><a name=abs></a><dt><p>abs(X)</dt><dd><p>Absolute.</dd>"
+                               "<dt><a name=hex></a>hex(X)<dd>Hex.</dl>"),
+                         {"#abs": "abs(X)\nAbsolute.", "#hex": "hex(X)\nHex."})
 
     def test_ids_that_stand_twice_are_numbered_and_odd_ones_are_encoded(self) -> None:
         self.assertEqual(list(texts("<h2 id=a>A</h2>1<h2 id=a>B</h2>2<h2 id='a-2'>C</h2>3<h2 id='b c\"~2'>D</h2>4")),
@@ -133,7 +151,8 @@ class HtmlTest(unittest.TestCase):
 
     def test_what_most_pages_repeat_outside_their_own_text_is_left_out(self) -> None:
         pages: dict[str, bytes | str] = {
-            f"{n}.html": f"<div>Acme docs</div><p>Page {n}</p><section id=s{n}><h2>{n}</h2>New in version 3.2.</section>"
+            f"{n}.html":
+            f"<div>Acme docs</div><p>Page {n}</p><section id=s{n}><h2>{n}</h2>New in version 3.2.</section>"
             f"<dl><dt id=d{n}>d{n}</dt><dd>Deprecated.</dd></dl><p>Made by Acme</p>" for n in range(12)}
         held = "\n".join(passage.text for passage in built(pages)[0])
         self.assertNotIn("Acme", held)
@@ -150,7 +169,8 @@ class HtmlTest(unittest.TestCase):
 class MarkdownTest(unittest.TestCase):
     """Headings of both kinds, and what only looks like one."""
 
-    PAGE = ("---\ntitle: Notes\nlimit: 45\n---\n\nCache\n=====\n\nText one.\n\n~~~sh\n# not a heading\necho hi\n~~~\n\n- item\n\n"
+    PAGE = ("---\ntitle: Notes\nlimit: 45\n---\n\nCache\n=====\n\nText one.\n\n"
+            "~~~sh\n# not a heading\necho hi\n~~~\n\n- item\n\n"
             "  ```py\n  # also not\n  ```\n\n## Real\n\nText two.\n")
 
     def test_headings_open_passages_and_fences_hide_them(self) -> None:
@@ -180,16 +200,19 @@ class MarkdownTest(unittest.TestCase):
 
     def test_a_fence_that_is_never_closed_is_code_to_the_end_and_told(self) -> None:
         passages, _, notes = built({"a.md": "# A\n```\n# b\n\n# c"})
-        self.assertEqual(([passage.text for passage in passages], notes), (["# b\n\n# c"], ["a code fence is open to the end"]))
+        self.assertEqual([passage.text for passage in passages], ["# b\n\n# c"])
+        self.assertEqual(notes, ["a code fence is open to the end"])
 
 
 class PlainTextTest(unittest.TestCase):
     def test_paragraphs_are_passages_under_their_line(self) -> None:
         self.assertEqual(texts("one\ntwo\n\n\nthree\n", "n.txt"), {"#L1": "one\ntwo", "#L5": "three"})
-        self.assertEqual(texts("Title\n=====\n\ntext:\n\n  code\n", "n.txt"), {"#L1": "Title\n=====\n\ntext:\n\n  code"})
+        self.assertEqual(texts("Title\n=====\n\ntext:\n\n  code\n",
+        "n.txt"), {"#L1": "Title\n=====\n\ntext:\n\n  code"})
 
     def test_a_text_is_cleaned_once_before_it_is_hashed(self) -> None:
-        raw = "The gateway doesn\u2019t retry writes. It waits 5\u00a0min and re\u00adsends the cafe\u0301 order once.\r\nLogs stay local."
+        raw = ("The gateway doesn\u2019t retry writes. It waits 5\u00a0min and re\u00adsends the "
+               "cafe\u0301 order once.\r\nLogs stay local.")
         passages, build, _ = built({"n.txt": raw})
         self.assertEqual(passages[0].text, "The gateway doesn\u2019t retry writes. It waits 5 min and resends the "
                                            "caf\u00e9 order once.\nLogs stay local.")
@@ -212,14 +235,16 @@ class EncodingTest(unittest.TestCase):
         self.assertEqual([p.text for p in passages], ["caf\xe9", "na\xefve"])
         for name in ("iso2022_jp", "utf-16-le", "shift_jis"):
             with self.subTest(name=name):
-                self.assertEqual(built({"a.txt": "\u65e5\u672c".encode(name)}, encoding=name)[0][0].text, "\u65e5\u672c")
+                self.assertEqual(built({"a.txt": "\u65e5\u672c".encode(name)}, encoding=name)[0][0].text,
+                "\u65e5\u672c")
         for name in ("nonsense", "rot13", "hex"):
             with self.subTest(name=name), self.assertRaisesRegex(BuildFault, "not known"):
                 built({}, encoding=name)
 
     def test_what_cannot_be_read_is_refused_by_reason_and_nothing_of_it_kept(self) -> None:
         for data, reason in {
-            b"caf\xe9": "not UTF-8 \\(byte 0xe9 at offset 3\\): .*--encoding", b"\x89PNG\r\n\x1a\n\0": "0x89.*it is not text",
+            b"caf\xe9": "not UTF-8 \\(byte 0xe9 at offset 3\\): .*--encoding",
+            b"\x89PNG\r\n\x1a\n\0": "0x89.*it is not text",
             b"a\0b": "U\\+0000 at character 1: it is not text", b"\xff\xfea": "not UTF-16",
             b"x" * (32 * 1024 * 1024 + 1): "at most 33,554,432",
         }.items():
@@ -236,10 +261,12 @@ class EncodingTest(unittest.TestCase):
 
     def test_files_are_documents_by_their_names(self) -> None:
         for path, sphinx, reason in (
-            ("a.html", True, ""), ("a.html", False, ""), ("b/A.HTM", False, ""), ("README.md", False, ""), ("n.txt", False, ""),
+            ("a.html", True, ""), ("a.html", False, ""), ("b/A.HTM", False, ""), ("README.md", False, ""),
+            ("n.txt", False, ""),
             ("n.txt", True, "tree made by Sphinx"), ("a.png", False, "not HTML"), ("README", False, "not HTML"),
             ("_sources/a.rst.txt", True, "made by Sphinx"), ("x/_modules/a.html", True, "made by Sphinx"),
-            ("_static/a.html", False, "made by Sphinx"), ("search.html", True, "search or index"), ("search.html", False, ""),
+            ("_static/a.html", False, "made by Sphinx"), ("search.html", True, "search or index"),
+            ("search.html", False, ""),
             ("genindex-A.html", True, "search or index"), ("genindex.html", False, "search or index"),
             ("py-modindex.html", True, "search or index"), ("research.html", True, ""), ("genindex.md", False, ""),
         ):
@@ -316,11 +343,16 @@ class FuzzTest(unittest.TestCase):
     """Whatever comes in, passages of the right form come out, or a reason."""
 
     PIECES = (
-        "<section id=a>", "</section>", "<h2>", "</h2>", "<h1 id=b>", "<dl>", "<dt id=c>", "<dt>", "<dd>", "</dd>", "</dl>", "<p>",
-        "<div hidden>", "</div>", "<main>", "</main>", "<table>", "<tr>", "<td>", "</table>", "<pre>", "</pre>", "<ul>", "<li>",
-        "<a name=n>", "<br>", "<script>", "</script>", "<!--", "-->", "<nav>", "</nav>", "text ", "more\n", "&lt;", "&#1;", "&#x110000;",
-        "&", "<", ">", "'", '"', "=", "\u200b", "\xa0", "e\u0301", "\U0001f600", "# A\n", "\n---\n", "```\n", "- x\n", "| a |\n",
-        "    code\n", "\r\n", "<title>T</title>", "<svg/>", "<b", "<a href='", "</", "<?php ?>", "<![CDATA[x]]>", "<!DOCTYPE html>", "\t",
+        "<section id=a>", "</section>", "<h2>", "</h2>", "<h1 id=b>", "<dl>", "<dt id=c>", "<dt>", "<dd>",
+        "</dd>", "</dl>", "<p>",
+        "<div hidden>", "</div>", "<main>", "</main>", "<table>", "<tr>", "<td>", "</table>", "<pre>",
+        "</pre>", "<ul>", "<li>",
+        "<a name=n>", "<br>", "<script>", "</script>", "<!--", "-->", "<nav>", "</nav>", "text ", "more\n",
+        "&lt;", "&#1;", "&#x110000;",
+        "&", "<", ">", "'", '"', "=", "\u200b", "\xa0", "e\u0301", "\U0001f600", "# A\n", "\n---\n",
+        "```\n", "- x\n", "| a |\n",
+        "    code\n", "\r\n", "<title>T</title>", "<svg/>", "<b", "<a href='", "</", "<?php ?>",
+        "<![CDATA[x]]>", "<!DOCTYPE html>", "\t",
     )
 
     def check(self, documents: dict[str, bytes | str]) -> None:
@@ -355,8 +387,10 @@ class FuzzTest(unittest.TestCase):
                 self.check({path: rng.randbytes(200)})
 
     def test_a_thousand_deep(self) -> None:
-        for start, end in (("<div>", "</div>"), ("<section id=x>", "</section>"), ("<dl><dt id=x>y<dd>", "</dd></dl>"), ("<ul><li>", ""),
-                           ("<table><tr><td>", ""), ("<b>", "</b>"), ("<nav>", ""), ("> ", ""), ("- ", ""), ("<main>", "")):
+        for start, end in (("<div>", "</div>"), ("<section id=x>", "</section>"), ("<dl><dt id=x>y<dd>",
+        "</dd></dl>"), ("<ul><li>", ""),
+                           ("<table><tr><td>", ""), ("<b>", "</b>"), ("<nav>", ""), ("> ", ""), ("- ", ""),
+                           ("<main>", "")):
             for path in ("a.html", "a.md", "a.txt"):
                 with self.subTest(start=start, path=path):
                     self.check({path: f"one {start * 1000}text{end * 1000} two"})
