@@ -333,8 +333,8 @@ def _unescape(text: str) -> str:
 
 
 class _Piece:
-    """What stands under one anchor. A block is (mark, text, anchors at it): marked "c" if cut at line ends first, else
-    "t", and in upper case outside entries and sections."""
+    """What stands under one anchor. A block is (mark, text, anchors at it): the mark is "c" for what is cut at line
+    ends first, else "t", and in upper case outside entries and sections."""
 
     def __init__(self, kind: str, names: list[str], crumbs: _Crumbs) -> None:
         self.kind, self.names, self.crumbs = kind, names, crumbs
@@ -424,8 +424,7 @@ _NAVIGATION = re.compile(
     r"sphinxsidebar\w*|nav|navbar|navigation|nav(?:header|footer)|\w*-?menu|breadcrumbs?|search-?(?:box|form)|pagination|"
     r"skip-?(?:link|nav)|visually-hidden|sr-only|copybtn|edit-?(?:link|page)|hidden)(?=\s|$)", re.IGNORECASE)
 _ASIDE = re.compile(r"(?:^|\s)(?:footnote|citation|topic|admonition|system-message|note|warning|tip|doc-footnote)")
-_CLOSES = {"li": ["li"], "dt": ["dt", "dd"], "dd": ["dt", "dd"], "tr": ["tr"], "td": ["td", "th"], "th": ["td", "th"],
-           "tbody": ["tr", "thead", "tbody"], "tfoot": ["tr", "tbody"]}  # what was left open before this start tag
+_CLOSES = {"li": "li", "dt": "dt dd", "dd": "dt dd", "tr": "tr", "td": "td th", "th": "td th", "tbody": "tr thead"}
 
 
 @functools.lru_cache(maxsize=2048)
@@ -551,8 +550,8 @@ class _Page(_Outline):
     def end(self, tag: str) -> None:
         if _BLOCK.fullmatch(tag):
             self.settle(tag)
-        if self.opened.get(tag):
-            self.close(self.opened[tag][-1])
+        if self.where(tag) >= 0:
+            self.close(self.where(tag))
 
     def push(self, tag: str, back: _Piece | None, effect: str) -> None:
         self.opened.setdefault(tag, []).append(len(self.stack))
@@ -572,14 +571,13 @@ class _Page(_Outline):
                 self.inside["hidden"] += 1  # for good: what follows the main part is not the page's text
 
     def close_left_open(self, tag: str) -> None:
-        if self.opened.get("p"):  # on the stack only when it is hidden
-            self.close(self.opened["p"][-1])
-        closes = _CLOSES.get(tag, ())
-        for at in range(len(self.stack) - 1, max(-1, len(self.stack) - 65), -1) if closes else ():
-            if self.stack[at][0] in closes:
-                self.close(at)
-            if self.stack[at:at + 1] == [] or self.stack[at][0] in ("ul", "ol", "dl", "table"):
-                break
+        for tags, borders in (("p", ""), (_CLOSES.get(tag, ""), "ul ol dl table")):  # a p stands there only if hidden
+            if self.where(tags) > self.where(borders):
+                self.close(self.where(tags))
+
+    def where(self, tags: str) -> int:
+        """Where in the stack the innermost of some tags is open, or -1."""
+        return max((self.opened[tag][-1] for tag in tags.split() if self.opened.get(tag)), default=-1)
 
     def settle(self, tag: str) -> None:
         """End the text before a block's tag; in a heading or a table's row some only separate words."""
@@ -611,7 +609,7 @@ _FENCE = re.compile(r"((?:[ \t]|(?:[-*+]|[0-9]{1,9}[.)])[ \t])*+)(`{3,}+(?=[^`]*
 _ATX = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*))?$")
 _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*$")
 _ITEM = re.compile(r"[ \t]*(?:[-*+]|[0-9]{1,9}[.)])[ \t]|[ \t]*[|>]")
-_RULE = re.compile(r"[ \t]*(?:[*_ \t-]*|[|:\- \t]*\|[|:\- \t]*)$")  # also a table's, below its head
+_RULE = re.compile(r"[ \t]*(?:[*_ \t-]*|[|:\- \t]*\|[|:\- \t]*|\[[^]]{1,200}\]:[ \t]+\S+)$")  # and what defines a link
 _UNSEEN = re.compile(r" {0,3}<(!--|script\b|style\b)", re.IGNORECASE)
 _SETTING = re.compile(r"([\w.-]+)[ \t]*[:=](.*)")
 _MARKUP = re.compile(  # code, which is kept; comments and inline tags; tags of blocks, which separate words; characters
@@ -679,7 +677,7 @@ class _Markdown(_Outline):
         if mark == "t" and not self.listed and self.lines and self.lines[0].startswith(("    ", "\t")):
             mark = "c"
         text, self.lines = "\n".join(self.lines).strip("\n").rstrip(), []
-        text = self.plain(text).strip() if mark == "t" else text
+        text = self.plain(text).strip("\n").rstrip() if mark == "t" else text
         if text and mark:
             self.block(mark if self.piece.crumbs else mark.upper(), text)
 
@@ -700,6 +698,8 @@ class _Markdown(_Outline):
 # === Building =========================================================================================================
 
 MOST_WORDS, MOST_BYTES = 180, 1_200  # of a passage
+_NO_ADDRESS = re.compile("[^A-Za-z0-9_.~!$&()*+,;=:@/-]")  # what is percent-encoded in an address (RFC 3986)
+_PART = re.compile("~[0-9]+$")  # the number of a part, in a source_id
 _FEWEST_PAGES = 10  # on which a block must stand to be left out as furniture of the pages
 _STAGING = """
 PRAGMA journal_mode = OFF;
@@ -732,11 +732,9 @@ class Build:
 
     def __init__(self, version: str, base_url: str, encoding: str, staging_path: str) -> None:
         try:
-            b"a".decode(encoding or "utf-8")
-        except LookupError:
+            b"a".decode(encoding or "utf-8", "replace")
+        except (LookupError, UnicodeError):
             raise BuildFault(f"encoding {encoding!r:.60}: not known to this Python") from None
-        except UnicodeError:
-            pass  # one byte is none of its characters
         self.version, self.encoding = version, encoding
         self.base = base_url.rstrip("/") + "/" if base_url else "file:"
         self.pages, self.counts = 0, Counter(passages=0, duplicates=0, bytes=0, removed=0)
@@ -782,7 +780,7 @@ class Build:
             blocks = "\x1d".join("\x1e".join((mark, text, *(_identity(path, name) for name in names)))
                                  for mark, text, names in piece.blocks)
             self._run("INSERT INTO piece VALUES (?, ?, ?, ?, ?, ?, ?)", _identity(path), at, ids[anchor],
-                      self.base + _quoted(path) + ("#" + _quoted(anchor) if anchor else ""),
+                      self.base + "#".join(_NO_ADDRESS.sub(_escaped, part) for part in (path, anchor) if part),
                       " > ".join(filter(None, titles)), " ".join(_identity(path, name) for name in piece.names), blocks)
         for digest in {_digest(text) for piece in pieces for mark, text, _ in piece.blocks if mark.isupper()}:
             self._run("INSERT INTO loose VALUES (?, 1) ON CONFLICT DO UPDATE SET pages = pages + 1", digest)
@@ -807,7 +805,7 @@ class Build:
                 self._put(Passage(named, self.version, text, url, text_sha256(text), title, (*aliases.split(), *names)))
         for *values, digest in self._run("SELECT source_id, version, text, url, text_sha256, title, digest "
                                          "FROM passage ORDER BY version, source_id"):
-            also = self._run("SELECT alias FROM also WHERE digest = ? AND alias <> ?", digest, _unnumbered(values[0]))
+            also = self._run("SELECT alias FROM also WHERE digest = ? AND alias <> ?", digest, _PART.sub("", values[0]))
             yield Passage(*values)._replace(aliases=tuple(alias for (alias,) in also))
 
     def _put(self, passage: Passage, kept: bool = False) -> None:
@@ -815,7 +813,7 @@ class Build:
         digest, aliases = _digest(f"{passage.version}\0{what}"), passage.aliases
         if self._run("SELECT 1 FROM passage WHERE digest = ?", digest).fetchone() and not kept:
             self.counts["duplicates"] += 1
-            aliases = (_unnumbered(passage.source_id), *aliases)
+            aliases = (_PART.sub("", passage.source_id), *aliases)
         else:
             self._run("INSERT INTO passage VALUES (?, ?, ?, ?, ?, ?, ?)", digest, *passage[:-1])
             self.counts.update({} if kept else {"passages": 1, "bytes": len(passage.text.encode("utf-8"))})
@@ -829,25 +827,19 @@ class Build:
             raise BuildFault(f"staging the passages failed: {error}") from None
 
 
-def _unnumbered(source_id: str) -> str:
-    return re.sub("~[0-9]+$", "", source_id)
-
-
 def _digest(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8")).digest()[:16]
 
 
-def _quoted(text: str) -> str:
-    """Percent-encoded, as UTF-8, where an address needs it (RFC 3986)."""
-    return re.sub("[^A-Za-z0-9_.~!$&()*+,;=:@/-]", lambda at: "".join(f"%{byte:02X}" for byte in at[0].encode()), text)
+def _escaped(found: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in found[0].encode("utf-8"))
 
 
 def _identity(path: str, anchor: str = "") -> str:
     """The source_id of what stands at an anchor of a document, with room for the number of a repeat and a part."""
     import unicodedata
-    path, anchor = (re.sub(f"[#~%]|{_UNSAFE.pattern}", lambda at: f"%{at[0].encode().hex().upper()}",
-                           unicodedata.normalize("NFC", part)) for part in (path, anchor))
-    whole = f"{path}#{anchor}" if anchor else path
+    whole = "#".join(re.sub(f"[#~%]|{_UNSAFE.pattern}", _escaped, unicodedata.normalize("NFC", part))
+                     for part in (path, anchor) if part)
     return whole if len(whole) <= 180 else f"{whole[:167]}-{_digest(whole).hex()[:12]}"
 
 
