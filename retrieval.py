@@ -8,6 +8,8 @@ a query is cut into terms by the index's own tokenizer, and only those terms, qu
 | Passages | Passage, Snapshot, load_snapshot, SnapshotFaults |
 | Terms | spaced, for scripts that are written without spaces |
 | The index | Index: terms, search, passage; Outcome, Ranking, SearchFailed, IndexFault |
+| Documents | skipped, cleaned, DocumentRefused, DocumentSkipped; readers of HTML, Markdown and plain text |
+| Building | Build: add, keep, passages, counts, close; BuildFault |
 """
 
 import functools
@@ -609,7 +611,7 @@ _FENCE = re.compile(r"((?:[ \t]|(?:[-*+]|[0-9]{1,9}[.)])[ \t])*+)(`{3,}+(?=[^`]*
 _ATX = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*))?$")
 _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*$")
 _ITEM = re.compile(r"[ \t]*(?:[-*+]|[0-9]{1,9}[.)])[ \t]|[ \t]*[|>]")
-_RULE = re.compile(r"[ \t]*(?:[*_ \t-]*|[|:\- \t]*\|[|:\- \t]*|\[[^]]{1,200}\]:[ \t]+\S+)$")  # and what defines a link
+_RULE = re.compile(r"[ \t]*+(?:[*_ \t-]*+|(?=[^|]*\|)[|:\- \t]*+|\[[^]]{1,200}\]:[ \t]+\S+)$")  # or of a link
 _UNSEEN = re.compile(r" {0,3}<(!--|script\b|style\b)", re.IGNORECASE)
 _SETTING = re.compile(r"([\w.-]+)[ \t]*[:=](.*)")
 _MARKUP = re.compile(  # code, which is kept; comments and inline tags; tags of blocks, which separate words; characters
@@ -682,10 +684,10 @@ class _Markdown(_Outline):
             self.block(mark if self.piece.crumbs else mark.upper(), text)
 
     def title_line(self, level: int, text: str) -> None:
-        given = re.search(r"[ \t]*\{#([^\s}]+)\}$", text)
+        given = re.search(r"\{#([^\s{}]+)\}$", text)
         text = self.plain(text[:given.start()] if given else text)
         text = re.sub(r"!?\[([^\[\]]{0,200})\](?:\([^()]{0,500}\))?", r"\1", text)
-        text = " ".join(re.sub(r"[`*]|(?<!\w)_+|_+(?!\w)", "", text).split())
+        text = " ".join(re.sub("[`*]", "", text).split())
         slug = given[1] if given else re.sub(r"[^\w\- ]", "", text.lower()).strip().replace(" ", "-") or "heading"
         if text:
             self.head(level, text, [_untaken(slug, self.slugs)])

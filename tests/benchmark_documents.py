@@ -31,6 +31,9 @@ HOSTILE = {
     "    x": "    x\n" * 160, "~~~": "~~~\n" * 250,
     "soft hyphens": "\xad" * 500, "marks": "a" + "\u0301\u0323" * 250, "sentences": "a. B? " * 160,
     "_": "_a " * 330, "|": "|" * 1000,
+    "spaces alone": " " * 1000, "_ alone": "_" * 1000, "{#": "# {#" + "{#" * 500, "[a": "[a" * 500, "#": "#" * 1000,
+    "- alone": "-" * 1000, "> ": "> " * 500, "1. ": "1. " * 330, "<dt> <a name>": "<dt> " + "<a name=id1> " * 80, ": ": ": " * 500,
+    "<!-- alone": "<!-- - " * 140, "tags": "<b></b>" * 140, "rows": "<tr><td>x" * 110, "class": "<p class='" + "a-toc " * 160 + "'>",
 }
 
 
@@ -94,7 +97,7 @@ def hostile() -> None:
     print("hostile input of about 300 and 600 KB: what takes more than two seconds or grows faster than its size")
     for name, piece in HOSTILE.items():
         for path in ("a.html", "a.md", "a.txt"):
-            one, two = cost(piece * 300, path), cost(piece * 600, path)
+            one, two = cost("# a" + piece * 300 + "x", path), cost("# a" + piece * 600 + "x", path)
             told = "  MORE THAN LINEAR" if two > 3 * one and two > 0.3 else ""
             if told or two > 2:
                 print(f"  {name!r:24} {path:7} {one:6.2f} {two:6.2f} {two / one:5.1f}{told}")
