@@ -740,8 +740,11 @@ class Build:
         self.version, self.encoding = version, encoding
         self.base = base_url.rstrip("/") + "/" if base_url else "file:"
         self.pages, self.counts = 0, Counter(passages=0, duplicates=0, bytes=0, removed=0)
-        self._staging = sqlite3.connect(staging_path, isolation_level=None)
-        self._staging.executescript(_STAGING)
+        try:
+            self._staging = sqlite3.connect(staging_path, isolation_level=None)
+            self._staging.executescript(_STAGING)
+        except sqlite3.Error as error:
+            raise BuildFault(f"staging the passages at {staging_path} failed: {error}") from None
 
     def close(self) -> None:
         """Give the staging file back."""

@@ -309,6 +309,10 @@ class BuildTest(unittest.TestCase):
                 for path, data in built_twice:
                     build.add(path, data)
 
+    def test_a_staging_file_that_cannot_be_made_is_a_fault_with_its_path(self) -> None:
+        with self.assertRaisesRegex(BuildFault, "no-such-folder.*unable to open"):
+            Build("1", "", "", os.path.join(ROOT, "no-such-folder", "staging"))
+
     def test_long_texts_are_cut_at_the_widest_border_that_fits(self) -> None:
         sentences = "".join(f"Sentence {n} of these has seven words. " for n in range(90))
         for path, document, ends in (
