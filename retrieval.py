@@ -859,19 +859,20 @@ def _untaken(name: str, taken: dict[str, int]) -> str:
 
 
 def _cut(blocks: Iterable[list[str]]) -> Iterator[tuple[str, list[str]]]:
-    """Parts of at most MOST_WORDS and MOST_BYTES, each with the other addresses in it."""
+    """Parts of at most MOST_WORDS and MOST_BYTES and about equally long, each with the other addresses in it."""
+    units = [(unit, len(unit.split()), len(unit.encode("utf-8")), [] if at else also) for mark, text, *also in blocks
+             for at, unit in enumerate(_units(text + "\n", 0 if mark in "cC" else 1))]
+    words, size = sum(unit[1] for unit in units), sum(unit[2] for unit in units)
+    parts = max(-(-words // MOST_WORDS), -(-size // MOST_BYTES), 1)
+    # A quarter above the mean, so that there is a border of blocks to cut at.
+    most, longest = min(MOST_WORDS, 1.25 * words / parts), min(MOST_BYTES, 1.25 * size / parts)
     part, names, words, size = "", list[str](), 0, 0
-    for mark, text, *also in blocks:
-        for unit in _units(text + "\n", 0 if mark in "cC" else 1):
-            more, longer = len(unit.split()), len(unit.encode("utf-8"))
-            if part and (words + more > MOST_WORDS or size + longer > MOST_BYTES):
-                if part.strip():
-                    yield part.strip("\n").rstrip(), names
-                part, names, words, size = "", [], 0, 0
-            part, words, size = part + unit, words + more, size + longer
-            names, also = names + also if also else names, []
-    if part.strip():
-        yield part.strip("\n").rstrip(), names
+    for unit, more, longer, also in [*units, ("", MOST_WORDS, MOST_BYTES, [])]:
+        if part and (words + more > most or size + longer > longest):
+            if part.strip():
+                yield part.strip("\n").rstrip(), names
+            part, names, words, size = "", [], 0, 0
+        part, names, words, size = part + unit, names + also, words + more, size + longer
 
 
 def _units(text: str, level: int) -> Iterator[str]:
