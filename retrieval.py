@@ -422,9 +422,10 @@ _HIDDEN = re.compile("nav|footer|svg|template|button|select|canvas|object|audio|
 # Words of a class attribute by which Sphinx and its themes, other generators and people mark what is not the text.
 _NAVIGATION = re.compile(
     r"(?:^|\s)(?:headerlink|header-?anchor|hash-link|anchor-?link|permalink|viewcode-\w+|linenos?|linenodiv|lineno|"
-    r"line-numbers?|contents(?:table)?|\w*[-_]?toc|toc[-_]\w+|toctree-wrapper|table-of-contents|related|footer|sidebar|search|"
-    r"sphinxsidebar\w*|nav|navbar|navigation|nav(?:header|footer)|\w*-?menu|breadcrumbs?|search-?(?:box|form)|pagination|"
-    r"skip-?(?:link|nav)|visually-hidden|sr-only|copybtn|edit-?(?:link|page)|hidden)(?=\s|$)", re.IGNORECASE)
+    r"line-numbers?|contentstable|contents (?:topic|local)|(?:(?:local|page|fancy|side|main)[-_]?)?toc|toctree-wrapper|"
+    r"table-of-contents|related|footer|sidebar|sphinxsidebar\w*|search(?:-?(?:box|form))?|nav|navbar|navigation|"
+    r"nav(?:header|footer)|(?:(?:main|sub|side|top|search)-?)?menu|breadcrumbs?|pagination|skip-?(?:link|nav)|copybtn|"
+    r"visually-hidden|sr-only|edit-?(?:link|page)|hidden)(?=\s|$)", re.IGNORECASE)
 _ASIDE = re.compile(r"(?:^|\s)(?:footnote|citation|topic|admonition|system-message|note|warning|tip|doc-footnote)")
 _CLOSES = {"li": "li", "dt": "dt dd", "dd": "dt dd", "tr": "tr", "td": "td th", "th": "td th", "tbody": "tr thead"}
 

@@ -98,6 +98,12 @@ class HtmlTest(unittest.TestCase):
             with self.subTest(markup=markup):
                 self.assertEqual(list(texts(f"<p>before</p>{markup}<p>after</p>").values()), ["before\nafter"])
 
+    def test_a_class_that_only_sounds_like_navigation_hides_nothing(self) -> None:
+        for name in ("contents", "has-toc", "with-sidebar", "menuselection", "research", "nav-open", "unhidden"):
+            with self.subTest(name=name):
+                self.assertEqual(texts(f"<div class='{name}'>text</div>"), {"": "text"})
+        self.assertEqual(texts("<body class='search'><p>text"), {"": "text"})
+
     def test_the_main_part_is_all_there_is_of_a_page_that_has_one(self) -> None:
         for start, end in (("<main>", "</main>"), ("<div class=body role='main'>", "</div>")):
             page = f"<title>T</title><div>x<ul><li>x{start}<div>text</div><p>more{end}<p>x</p></div>x"
