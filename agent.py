@@ -93,8 +93,6 @@ class Limits(NamedTuple):
 
 
 LARGEST = Limits(model_calls=12, searches=4, reads=6, source_bytes=8192, seconds=300)
-QUESTION = re.compile("[^\ud800-\udfff]{1,512}")
-VERSION = re.compile(r"(?=.{1,20}\Z)[0-9]+(?:\.[0-9]+){0,2}")
 
 
 class Task(NamedTuple):
@@ -109,16 +107,17 @@ class Task(NamedTuple):
 
 def checked(task: Task) -> Task:
     """The task itself; raises Mistake when it cannot be run."""
-    for name, value in [*task.limits._asdict().items(), ("candidates", task.candidates)]:
+    for name, number in [*task.limits._asdict().items(), ("candidates", task.candidates)]:
         largest = getattr(LARGEST, name, 10)
-        if type(value) is not int or not 1 <= value <= largest:
-            raise Mistake(Reason.INVALID_LIMITS, f"{name} is {shown(value)}; it can be a whole number to {largest}")
-    if type(task.question) is not str or not QUESTION.fullmatch(task.question) or not task.question.strip():
-        raise Mistake(Reason.INVALID_QUESTION, f"the question is {shown(task.question)}")
-    if type(task.version) is not str or not VERSION.fullmatch(task.version):
-        raise Mistake(Reason.INVALID_VERSION, f"the version is {shown(task.version)}")
-    if task.mode not in ("agent", "fixed"):
-        raise Mistake(Reason.INVALID_MODE, f"the path is {shown(task.mode)}")
+        if type(number) is not int or not 1 <= number <= largest:
+            raise Mistake(Reason.INVALID_LIMITS, f"{name} is {shown(number)}; it can be a whole number to {largest}")
+    for reason, name, value, shape in (
+        (Reason.INVALID_QUESTION, "question", task.question, r"(?=\s*\S)[^\ud800-\udfff]{1,512}"),
+        (Reason.INVALID_VERSION, "version", task.version, r"(?=.{1,20}\Z)[0-9]+(\.[0-9]+){0,2}"),
+        (Reason.INVALID_MODE, "path", task.mode, "agent|fixed"),
+    ):
+        if type(value) is not str or not re.fullmatch(shape, value):
+            raise Mistake(reason, f"the {name} is {shown(value)}")
     return task
 
 
@@ -135,7 +134,8 @@ def load_json(text: str | bytes) -> Any:
     without a key twice, NaN, infinity however spelled, a lone surrogate, a long number, nesting deeper than DEPTH."""
     try:
         text = text if isinstance(text, str) else text.decode("utf-8")
-        value = _DECODER.decode(text)
+        numbers: Any = dict.fromkeys(("parse_float", "parse_int", "parse_constant"), _number)
+        value = json.JSONDecoder(object_pairs_hook=_object, **numbers).decode(text)
         if text.count("[") + text.count("{") > DEPTH and _depth(value) > DEPTH:
             raise NotJson(f"nested deeper than {DEPTH}")
         if "\\u" in text or not text.isascii():
@@ -160,9 +160,6 @@ def _number(text: str) -> int | float:
     if len(text) > DIGITS or not math.isfinite(float(text)):
         raise NotJson(f"{shown(text)} is not a number that can be kept")
     return float(text) if set(text) & set(".eE") else int(text)
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_float=_number, parse_int=_number, parse_constant=_number)
 
 
 def compact(value: Any) -> str:
@@ -192,31 +189,20 @@ class Handle(NamedTuple):
 
 
 class Fact(NamedTuple):
-    """One thing that happened in a trial, never edited. Which fields speak depends on the kind:
-
-    | kind | what happened | fields |
-    | --- | --- | --- |
-    | started | the trial began | task |
-    | asked | the model is about to be asked, once more | |
-    | replied | its reply is a valid decision, whatever becomes of it | decision |
-    | admitted | a search or read may be done, and counts from here on | tool, argument, source_bytes |
-    | refused | a reply or a proposal is not admitted | reason, detail |
-    | observed | the tool gave its result, with the receipts of its passages | tool, argument, result, handles |
-    | ended | the last fact; of an answered trial {answer, citations} is the result | reason, detail, fault, result |
-    `argument` is a query or a source_id; `detail` one line of what was seen; `fault` the kind of a transport fault.
-    """
+    """One thing that happened in a trial, never edited. `asked` stands before the call and `replied` only for a valid
+    decision, whatever becomes of it; what is `admitted` counts from there on; `ended` is the last."""
 
     kind: Kind
-    task: Task = Task("", "", "")
-    decision: Mapping[str, Any] = {}
-    tool: str = ""
-    argument: str = ""
-    source_bytes: int = 0
-    result: Mapping[str, Any] = {}
-    handles: tuple[Handle, ...] = ()
-    reason: Reason = Reason.MODEL_STOPPED
-    detail: str = ""
-    fault: str = ""
+    reason: Reason = Reason.MODEL_STOPPED  # refused, ended
+    detail: str = ""  # refused, ended: one line of what was seen
+    fault: str = ""  # ended: the kind of a transport fault
+    task: Task = Task("", "", "")  # started
+    decision: Mapping[str, Any] = {}  # replied
+    tool: str = ""  # admitted, observed
+    argument: str = ""  # admitted, observed: a query or a source_id
+    source_bytes: int = 0  # admitted
+    result: Mapping[str, Any] = {}  # observed: the tool's; ended: {answer, citations}, where answered
+    handles: tuple[Handle, ...] = ()  # observed: the receipts of its passages
 
 
 class Tape(list[Fact]):
@@ -233,9 +219,8 @@ class Tape(list[Fact]):
 
     def usage(self) -> dict[str, int]:
         """What was used so far. A model call counts before the attempt, unless nothing was sent."""
-        unsent = self[-1].kind == "ended" and self[-1].reason in UNSENT
         return {
-            "model_calls": len(self.of("asked")) - unsent,
+            "model_calls": len(self.of("asked")) - (self[-1].reason in UNSENT),
             "searches": len(self.of("admitted", "search")),
             "reads": len(self.of("admitted", "read")),
             "source_bytes": sum(fact.source_bytes for fact in self.of("admitted")),
@@ -259,8 +244,7 @@ class Tape(list[Fact]):
         return {
             "status": end.reason.status,
             "reason": f"{end.reason}:{end.fault}" if end.fault else str(end.reason),
-            "answer": end.result.get("answer", ""),
-            "citations": end.result.get("citations", []),
+            "answer": "", "citations": [], **end.result,
             **{name: getattr(self.task, name) for name in ("question", "version", "mode")},
             "limits": self.task.limits._asdict(),
             "usage": self.usage(),
@@ -272,16 +256,10 @@ class Tape(list[Fact]):
         }
 
 
-def refused(reason: Reason, detail: str) -> Fact:
-    """The fact that something is refused, which ends the trial."""
-    return Fact("refused", reason=reason, detail=detail)
-
-
 # === Decisions ========================================================================================================
 LONGEST, MOST_CITATIONS = 2_000, 6
 ACTIONS = ("search", "read", "answer", "stop")
 FIELDS = ("action", "assessment", "query", "source_id", "answer", "citations")
-_TYPES: dict[str, type] = {**dict.fromkeys(FIELDS, str), "citations": list}
 _USED_BY = {"query": "search", "source_id": "read", "answer": "answer", "citations": "answer"}
 
 
@@ -298,28 +276,28 @@ def wrong(decision: Any, terms: Callable[[str], tuple[str, ...]]) -> Iterator[Fa
     | a read without an id | invalid_source |
     | an answer without text or citations | missing_answer_evidence |
     """
-    yield from (refused(Reason.INVALID_DECISION, detail) for detail in _misshapen(decision))
+    yield from (Fact("refused", Reason.INVALID_DECISION, detail) for detail in _misshapen(decision))
     action, citations = decision["action"], decision["citations"]
     if action not in ACTIONS:
-        yield refused(Reason.UNKNOWN_ACTION, f"action is {shown(action)}; it can be {', '.join(ACTIONS)}")
+        yield Fact("refused", Reason.UNKNOWN_ACTION, f"action is {shown(action)}; it can be {', '.join(ACTIONS)}")
     for at, citation in enumerate(citations):
         for detail in misfit(f"citations[{at}]", citation, {"source_id": str, "quote": str}):
-            yield refused(Reason.INVALID_CITATION, detail)
+            yield Fact("refused", Reason.INVALID_CITATION, detail)
         for name in (name for name, value in citation.items() if not value.strip()):
-            yield refused(Reason.INVALID_CITATION, f"citations[{at}].{name} is blank")
+            yield Fact("refused", Reason.INVALID_CITATION, f"citations[{at}].{name} is blank")
     for name, user in _USED_BY.items():
         if decision[name] and action != user:
-            yield refused(Reason.UNEXPECTED_ACTION_FIELDS, f"{name} is filled, and {action} does not use it")
+            yield Fact("refused", Reason.UNEXPECTED_ACTION_FIELDS, f"{name} is filled, and {action} does not use it")
     if action == "search" and not terms(decision["query"]):
-        yield refused(Reason.INVALID_QUERY, f"query has no searchable term: {shown(decision['query'])}")
+        yield Fact("refused", Reason.INVALID_QUERY, f"query has no searchable term: {shown(decision['query'])}")
     if action == "read" and not decision["source_id"].strip():
-        yield refused(Reason.INVALID_SOURCE, "source_id is blank")
+        yield Fact("refused", Reason.INVALID_SOURCE, "source_id is blank")
     if action == "answer" and not (decision["answer"].strip() and citations):
-        yield refused(Reason.MISSING_ANSWER_EVIDENCE, "answer is blank" if citations else "citations is empty")
+        yield Fact("refused", Reason.MISSING_ANSWER_EVIDENCE, "answer is blank" if citations else "citations is empty")
 
 
 def _misshapen(decision: Any) -> Iterator[str]:
-    yield from misfit("decision", decision, _TYPES)
+    yield from misfit("decision", decision, {**dict.fromkeys(FIELDS, str), "citations": list})
     if not decision["assessment"].strip():
         yield "assessment is blank"
     if len(decision["citations"]) > MOST_CITATIONS:
@@ -371,12 +349,12 @@ def objections(tape: Tape, decision: Mapping[str, Any], tools: Tools) -> Iterato
     """
     action, query = decision["action"], decision["query"]
     if action in ("search", "read") and tape.task.mode == "fixed":
-        yield refused(Reason.FIXED_POLICY_TOOL_REQUEST, f"{action} was proposed; answer and stop are open")
+        yield Fact("refused", Reason.FIXED_POLICY_TOOL_REQUEST, f"{action} was proposed; answer and stop are open")
     for fact in tape.of("admitted", "search"):
         if action == "search" and set(tools.terms(fact.argument)) == set(tools.terms(query)):
-            yield refused(Reason.DUPLICATE_QUERY, f"{shown(query)} has the terms of {shown(fact.argument)}")
+            yield Fact("refused", Reason.DUPLICATE_QUERY, f"{shown(query)} has the terms of {shown(fact.argument)}")
     if action == "search" and tape.allowance()["searches"] < 1:
-        yield refused(Reason.SEARCH_LIMIT, f"all {tape.task.limits.searches} searches were made")
+        yield Fact("refused", Reason.SEARCH_LIMIT, f"all {tape.task.limits.searches} searches were made")
     if action == "read":
         yield from _read_objections(tape, decision["source_id"])
     if action == "answer":
@@ -386,13 +364,13 @@ def objections(tape: Tape, decision: Mapping[str, Any], tools: Tools) -> Iterato
 def _read_objections(tape: Tape, source_id: str) -> Iterator[Fact]:
     handles, left = tape.issued(), tape.allowance()
     if source_id not in handles:
-        yield refused(Reason.UNISSUED_SOURCE, f"{shown(source_id)}; handed out: {', '.join(handles) or 'none'}")
+        yield Fact("refused", Reason.UNISSUED_SOURCE, f"{shown(source_id)}; handed out: {', '.join(handles) or 'none'}")
     if source_id in tape.read():
-        yield refused(Reason.DUPLICATE_READ, f"{shown(source_id)} was read before")
+        yield Fact("refused", Reason.DUPLICATE_READ, f"{shown(source_id)} was read before")
     size = handles[source_id].text_bytes
     if left["reads"] < 1 or size > left["source_bytes"]:
         rest = f"{left['reads']} reads and {left['source_bytes']} bytes are left"
-        yield refused(Reason.READ_OR_BYTE_LIMIT, f"{shown(source_id)} has {size} bytes; {rest}")
+        yield Fact("refused", Reason.READ_OR_BYTE_LIMIT, f"{shown(source_id)} has {size} bytes; {rest}")
 
 
 def _citation_objections(tape: Tape, citations: list[dict[str, str]], tools: Tools) -> Iterator[Fact]:
@@ -401,15 +379,14 @@ def _citation_objections(tape: Tape, citations: list[dict[str, str]], tools: Too
         if source_id not in read:
             known = "was found but not read" if source_id in tape.issued() else "was handed out by no search"
             detail = f"citations[{at}]: {shown(source_id)} {known}; read: {', '.join(read) or 'none'}"
-            yield refused(Reason.UNREAD_OR_CHANGED_CITATION, detail)
-        unsupported = tools.verify(read[source_id].handles[0], quote)
-        if unsupported:
-            yield refused(Reason.UNREAD_OR_CHANGED_CITATION, f"citations[{at}]: {unsupported}")
+            yield Fact("refused", Reason.UNREAD_OR_CHANGED_CITATION, detail)
+        if unsupported := tools.verify(read[source_id].handles[0], quote):
+            yield Fact("refused", Reason.UNREAD_OR_CHANGED_CITATION, f"citations[{at}]: {unsupported}")
     for at, (source_id, quote) in enumerate(pairs):
         whole = quote == read[source_id].result["text"]
         if not whole and (tools.substance(quote) < 2 or len(quote.strip()) < 8):
             detail = f"citations[{at}]: fewer than two terms or eight characters: {shown(quote)}"
-            yield refused(Reason.TRIVIAL_CITATION, detail)
+            yield Fact("refused", Reason.TRIVIAL_CITATION, detail)
 
 
 # === The loop =========================================================================================================
@@ -430,14 +407,14 @@ def controller(task: Task, tools: Tools, ask: Ask, clock: Clock) -> Iterator[Fac
                 if fact.kind == "refused":
                     raise Fault(fact.reason, fact.detail)
         except Fault as fault:
-            tape.append(Fact("ended", reason=fault.reason, detail=fault.detail, fault=fault.kind))
+            tape.append(Fact("ended", fault.reason, fault.detail, fault.kind))
             yield tape[-1]
 
 
 def _opened(tape: Tape, tools: Tools) -> Iterator[Fact]:
     """The fixed path's own part: search the question once and read every candidate in rank order."""
     if not tools.terms(tape.task.question):
-        yield refused(Reason.INVALID_QUERY, "the question has no searchable term")
+        yield Fact("refused", Reason.INVALID_QUERY, "the question has no searchable term")
     yield from _searched(tape.task.question, min(tape.task.candidates, tape.task.limits.reads), tools)
     for source_id, handle in tape.issued().items():
         yield from _read_objections(tape, source_id)
@@ -467,8 +444,7 @@ def _heard(tape: Tape, reply: str, tools: Tools) -> Iterator[Fact]:
     try:
         decision = load_json(reply)
     except NotJson as error:
-        yield refused(Reason.INVALID_DECISION, f"not one JSON object ({error}): {shown(reply)}")
-        return
+        yield Fact("refused", Reason.INVALID_DECISION, f"not one JSON object ({error}): {shown(reply)}")
     yield from wrong(decision, tools.terms)
     yield Fact("replied", decision=decision)
     yield from objections(tape, decision, tools)
@@ -477,12 +453,12 @@ def _heard(tape: Tape, reply: str, tools: Tools) -> Iterator[Fact]:
     elif decision["action"] == "read":
         yield from _read(tape.issued()[decision["source_id"]], tools)
     elif decision["action"] == "stop":
-        yield Fact("ended", reason=Reason.MODEL_STOPPED)
+        yield Fact("ended", Reason.MODEL_STOPPED)
     else:
         url = {source_id: fact.result["url"] for source_id, fact in tape.read().items()}
         cited = {(at["source_id"], at["quote"]): {**at, "url": url[at["source_id"]]} for at in decision["citations"]}
         result = {"answer": decision["answer"], "citations": list(cited.values())}
-        yield Fact("ended", reason=Reason.CITATION_CONTRACT_PASSED, result=result)
+        yield Fact("ended", Reason.CITATION_CONTRACT_PASSED, result=result)
 
 
 def _searched(query: str, limit: int, tools: Tools) -> Iterator[Fact]:

@@ -51,22 +51,19 @@ SCHEMA: dict[str, Any] = {
 
 
 def encode(tape: agent.Tape, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The body of the next request of a trial; `config` is the generationConfig, the schema apart."""
+    """The body of the next request of a trial; `config` is the generationConfig, the schema apart. The user text is
+    JSON lines, of which only the last, what is left, is not kept: each request extends the one before it. Passage text
+    stands inside JSON strings only, so nothing in it can end the line it is on."""
+    task, agentic = tape.task, tape.task.mode == "agent"
+    left = tape.allowance() if agentic else {"model_calls": 0}
+    left["model_calls"] += 1  # the call this text is for counts already
+    first = {"question": task.question, "version": task.version, "actions": agent.ACTIONS[0 if agentic else 2 :]}
+    lines = [first, *map(_told, tape.of("observed")), {"left": left}]
     return {
         "systemInstruction": {"parts": [{"text": PROMPT}]},
-        "contents": [{"role": "user", "parts": [{"text": _user_text(tape)}]}],
+        "contents": [{"role": "user", "parts": [{"text": "\n".join(map(agent.compact, lines))}]}],
         "generationConfig": {**config, "responseJsonSchema": SCHEMA},
     }
-
-
-def _user_text(tape: agent.Tape) -> str:
-    """JSON lines, of which only the last, what is left, is not kept: each request extends the one before it. Passage
-    text stands inside JSON strings only, so nothing in it can end the line it is on."""
-    task, agentic = tape.task, tape.task.mode == "agent"
-    left = tape.allowance() if agentic else {}
-    left["model_calls"] = left.get("model_calls", 0) + 1  # the call this text is for counts already
-    first = {"question": task.question, "version": task.version, "actions": agent.ACTIONS[0 if agentic else 2 :]}
-    return "\n".join(map(agent.compact, [first, *map(_told, tape.of("observed")), {"left": left}]))
 
 
 def _told(fact: agent.Fact) -> dict[str, Any]:
@@ -168,24 +165,25 @@ class Exchanges(NamedTuple):
     oddities: dict[str, list[tuple[int, str]]]
 
 
-_PLACE: dict[str, Any] = {"event": str, "trial": str, "exchange": int, "attempt": int}
-_OWN: dict[str, dict[str, Any]] = {
-    "request": {"sha256": str, "request": dict},
-    "response": {"elapsed": (int, float, None), "status": int},
-    "error": {"elapsed": (int, float, None), "kind": str, "status": (int, None), "message": str},
-    "retry": {"why": str},
+_PLACE: dict[str, set[type]] = {"event": {str}, "trial": {str}, "exchange": {int}, "attempt": {int}}
+_ELAPSED = {int, float, type(None)}
+_OWN: dict[str, dict[str, set[type]]] = {
+    "request": {"sha256": {str}, "request": {dict}},
+    "response": {"elapsed": _ELAPSED, "status": {int}},
+    "error": {"elapsed": _ELAPSED, "kind": {str}, "status": {int, type(None)}, "message": {str}},
+    "retry": {"why": {str}},
 }
-_BODIES: dict[str, Any] = {"response": (dict, list, str), "text": str, "base64": str}
+_BODIES: dict[str, set[type]] = {"response": {dict, list, str}, "text": {str}, "base64": {str}}
 
 
 def load_exchanges(data: bytes, finished: bool) -> Exchanges:
     """The exchanges of a recording; an unfinished last line is dropped where the run is not finished. Raises
     DamagedRecording for a line that is no event; what is whole but odd (doubled, out of order, edited) is told."""
-    whole = data if finished else data[: data.rfind(b"\n") + 1]
-    if finished and not data.endswith(b"\n"):
-        raise DamagedRecording(f"line {data.count(bytes([10])) + 1}: " + ("it has no end" if data else "empty file"))
+    *lines, rest = data.split(b"\n")
+    if finished and (rest or not lines):
+        raise DamagedRecording(f"line {len(lines) + 1}: {'it has no end' if rest else 'empty file'}")
     events: list[dict[str, Any]] = []
-    for number, line in enumerate(whole.split(b"\n")[:-1], 1):
+    for number, line in enumerate(lines, 1):
         try:
             events.append(_event(agent.load_json(line)))
         except ValueError as error:
@@ -202,22 +200,19 @@ def _event(value: Any) -> dict[str, Any]:
     body = next((name for name in _BODIES if name in value), "response")
     types = {**_PLACE, **_OWN[kind], **({body: _BODIES[body]} if kind == "response" else {})}
     for name in [*types, *value]:
-        allowed = types.get(name, ())
-        allowed = allowed if isinstance(allowed, tuple) else (allowed,)
-        fits = name in value and any(type(value[name]) is type_ or value[name] is type_ for type_ in allowed)
+        fits = name in value and type(value[name]) in types.get(name, ())
         if not fits or (name == "exchange" and value[name] < 1):
             raise ValueError(f"the {kind} event has a wrong, missing or unknown field {shown(name)}")
     return dict(value)
 
 
 def _grouped(events: Iterable[dict[str, Any]]) -> Exchanges:
-    trials: dict[str, dict[int, Exchange]] = {}
-    oddities: dict[str, list[tuple[int, str]]] = {}
+    found = Exchanges({}, {})
     early: dict[tuple[str, int], dict[str, Any]] = {}
     announced: set[tuple[str, int, int]] = set()
     for event in events:
         trial, number, attempt, kind = (event[name] for name in ("trial", "exchange", "attempt", "event"))
-        saved, odd = trials.setdefault(trial, {}), oddities.setdefault(trial, [])
+        saved, odd = found.trials.setdefault(trial, {}), found.oddities.setdefault(trial, [])
         known = saved.get(number)
         again = (trial, number, attempt) in announced and known is not None and attempt == known.attempts + 1
         if kind == "retry":
@@ -241,8 +236,8 @@ def _grouped(events: Iterable[dict[str, Any]]) -> Exchanges:
         else:
             saved[number] = known._replace(outcome=event)
     for trial, number in early:
-        oddities[trial].append((number, "is missing its request"))
-    return Exchanges(trials, oddities)
+        found.oddities[trial].append((number, "is missing its request"))
+    return found
 
 
 # === Asking ===========================================================================================================
@@ -263,7 +258,7 @@ class Model:
     seconds are those of the last reply, so that a replay tells the same time as the run did."""
 
     def __init__(self, config: Mapping[str, Any], send: Send) -> None:
-        self._config, self._send, self._number, self._elapsed = config, send, 0, 0.0
+        self._config, self._send = config, send
         self.events: list[dict[str, Any]] = []
 
     def ask(self, tape: agent.Tape, seconds: float) -> str:
@@ -272,15 +267,13 @@ class Model:
         text = canonical(body).encode("utf-8")  # in another order, but of the size that is sent
         if len(text) > REQUEST_BYTES:
             raise Fault(Reason.PROVIDER_INPUT_BYTES_LIMIT, f"a request of {len(text)} bytes; at most {REQUEST_BYTES}")
-        self._number += 1
-        event = self._send(Request(self._number, body, hashlib.sha256(text).hexdigest()), seconds)
-        self.events.append(event)
-        self._elapsed = self._elapsed if event["elapsed"] is None else event["elapsed"]
-        return heard(event)
+        request = Request(len(self.events) + 1, body, hashlib.sha256(text).hexdigest())
+        self.events.append(self._send(request, seconds))
+        return heard(self.events[-1])
 
     def clock(self) -> float:
-        """The trial's seconds when the last reply came."""
-        return self._elapsed
+        """The trial's seconds when the last reply came that tells them."""
+        return next((event["elapsed"] for event in reversed(self.events) if event["elapsed"] is not None), 0.0)
 
 
 class Replay:
@@ -313,7 +306,7 @@ class Replay:
 
 
 # === A key and where it may go ========================================================================================
-SHORTEST_KEY, REDACTED = 8, "[redacted]"  # a shorter key could not be told from ordinary text where it is to be hidden
+REDACTED = "[redacted]"
 
 
 def find_key(environ: Mapping[str, str]) -> tuple[str, str]:
@@ -321,7 +314,8 @@ def find_key(environ: Mapping[str, str]) -> tuple[str, str]:
     name = "GOOGLE_API_KEY" if environ.get("GOOGLE_API_KEY", "").strip() else "GEMINI_API_KEY"
     if not (key := environ.get(name, "").strip()):
         raise agent.Mistake(Reason.MISSING_API_KEY, "no key is set: set GOOGLE_API_KEY or GEMINI_API_KEY")
-    if len(key) < SHORTEST_KEY or not re.fullmatch(r"[!#-&(-\[\]-~]+", key):  # no quotes and no backslash either
+    # No quotes, no backslash, and none so short that it could not be told from ordinary text where it is to be hidden.
+    if not re.fullmatch(r"[!#-&(-\[\]-~]{8,}", key):
         raise agent.Mistake(Reason.MISSING_API_KEY, f"{name} is too short or holds a character that no key has")
     return name, key
 
@@ -377,6 +371,10 @@ class Journal:
 
 # === Sending over HTTPS ===============================================================================================
 RESPONSE_BYTES, MESSAGE_BYTES = 262_144, 4_096
+_KINDS = {  # of what goes wrong below HTTP, or in it; by name, for the modules of these errors are imported late
+    "gaierror": "name_not_resolved", "SSLCertVerificationError": "tls_not_verified", "SSLError": "tls_failed",
+    "TimeoutError": "timeout", "ConnectionRefusedError": "connection_refused", "ConnectionError": "connection_reset",
+    "IncompleteRead": "short_body", "OSError": "connection_failed"}
 HOPELESS = ("http_400", "http_401", "http_403", "http_404", "quota_used_up")  # the next request would get the same
 
 
@@ -394,7 +392,9 @@ def post(url: str, key: str, body: bytes, seconds: float) -> dict[str, Any]:
         try:
             came.put(_exchange(url, key, body, seconds, sockets, over))
         except Exception as error:
-            came.put(_error(_kind(error), None, f"{type(error).__name__}: {error}", key))
+            names = [at.__name__ for at in type(error).__mro__]
+            kind = next((_KINDS[name] for name in names if name in _KINDS), "not_http")
+            came.put(_error(kind, None, f"{names[0]}: {error}", key))
 
     try:
         if seconds > 0:
@@ -436,20 +436,19 @@ def _exchange(url: str, key: str, body: bytes, seconds: float, sockets: list[Any
 
 
 def _received(response: Any, key: str) -> dict[str, Any]:
-    data, status, coding = bytearray(), response.status, response.getheader("Content-Encoding") or "identity"
-    while chunk := response.read1(65_536):
-        data += chunk
-        if len(data) > RESPONSE_BYTES:
-            return _error(Reason.PROVIDER_RESPONSE_BYTES_LIMIT, status, f"more than {RESPONSE_BYTES} bytes came", key)
+    body, status = response.read(RESPONSE_BYTES + 1), response.status
+    coding = response.getheader("Content-Encoding") or "identity"
+    if len(body) > RESPONSE_BYTES:
+        return _error(Reason.PROVIDER_RESPONSE_BYTES_LIMIT, status, f"more than {RESPONSE_BYTES} bytes came", key)
     if response.length:
-        return _error("short_body", status, f"{len(data)} bytes came, and {response.length} more were promised", key)
+        return _error("short_body", status, f"{len(body)} bytes came, and {response.length} more were promised", key)
     if coding.lower() != "identity":
         coding = shown(redacted(coding, key))
         return _error("content_encoding", status, f"Content-Encoding {coding} was not asked for", key)
     if 300 <= status < 400:
         host = re.match(r"(?:\w+:)?//(?:[^/?#\\]*@)?([^/?#\\]+)", response.getheader("Location") or "")
         return _error("redirect", status, f"HTTP {status} to {host[1] if host else 'no other host'}: not followed", key)
-    body = bytes(data).removeprefix(b"\xef\xbb\xbf")
+    body = body.removeprefix(b"\xef\xbb\xbf")
     return {"status": status, **_recordable(body, key)} if status == 200 else _said(status, body, key)
 
 
@@ -484,16 +483,3 @@ def _said(status: int, body: bytes, key: str) -> dict[str, Any]:
     used_up = status == 429 and re.search(r"quota \S*PerDay|limit: 0\b|(?i:credit)", " ".join([*advice, words]))
     said = "; ".join([f"HTTP {status} {name}".rstrip(), *advice, words])
     return _error("quota_used_up" if used_up else f"http_{status}", status, said, key)
-
-
-def _kind(error: Exception) -> str:
-    """The name of what went wrong below HTTP, or in it."""
-    import http.client
-    import socket
-    import ssl
-
-    kinds: dict[str, type] = {
-        "name_not_resolved": socket.gaierror, "tls_not_verified": ssl.SSLCertVerificationError,
-        "tls_failed": ssl.SSLError, "timeout": TimeoutError, "connection_refused": ConnectionRefusedError,
-        "connection_reset": ConnectionError, "short_body": http.client.IncompleteRead, "connection_failed": OSError}
-    return next((kind for kind, type_ in kinds.items() if isinstance(error, type_)), "not_http")

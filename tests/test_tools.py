@@ -8,6 +8,7 @@ import os
 import unicodedata
 import unittest
 from typing import Any
+from unittest import mock
 
 import agent
 from agent import Fault, Handle, Reason
@@ -125,32 +126,22 @@ class Reading(Tools):
         expected = {name: getattr(PASSAGES[1], name) for name in ("source_id", "version", "text", "url", "text_sha256")}
         self.assertEqual(self.tools.read(self.handle("gull")), expected)
 
-    CHANGES = {
-        "a letter changed": ("UPDATE passage SET text = replace(text, 'noon', 'moon') WHERE source_id = 'ferry'",),
-        "a space added": ("UPDATE passage SET text = text || ' ' WHERE source_id = 'ferry'",),
-        "emptied": ("UPDATE passage SET text = '' WHERE source_id = 'ferry'",),
-        "removed": ("DELETE FROM passage WHERE source_id = 'ferry'",),
-        "renamed": ("UPDATE passage SET source_id = 'barge' WHERE source_id = 'ferry'",),
-        "moved to another version": ("UPDATE passage SET version = '3' WHERE source_id = 'ferry'",),
-        "replaced": (
-            "DELETE FROM passage WHERE source_id = 'ferry'",
-            "INSERT INTO passage VALUES ('ferry', '2', 'Another ferry leaves at noon.', 'u', 'h', '')"),
-        "replaced with the old hash beside it": (
-            "UPDATE passage SET text = 'Forged.' WHERE source_id = 'ferry'",),
-        "changed with its hash": (
-            "UPDATE passage SET text = 'x', text_sha256 = "
-            f"'{hashlib.sha256(b'x').hexdigest()}' WHERE source_id = 'ferry'",),
+    CHANGES: dict[str, Passage | None] = {
+        "a letter changed": passage("ferry", PLAIN.replace("noon", "moon")),
+        "a space added": passage("ferry", PLAIN + " "),
+        "emptied": passage("ferry", ""),
+        "removed": None,
+        "replaced": passage("ferry", "Another ferry leaves at noon."),
+        "replaced with the old hash beside it": PASSAGES[0]._replace(text="Forged."),
+        "changed with its hash": passage("ferry", "x"),
     }
 
     def test_what_changed_after_the_search_is_not_read_and_not_quoted(self) -> None:
         """read raises changed_read; verify says that the receipt no longer holds, whatever the quote."""
-        for name, statements in self.CHANGES.items():
-            self.setUp()
-            handle = self.handle()
-            self.assertEqual(self.tools.verify(handle, "at noon"), "")
-            for statement in statements:
-                self.damage(statement)
-            with self.subTest(change=name):
+        handle = self.handle()
+        self.assertEqual(self.tools.verify(handle, "at noon"), "")
+        for name, now in self.CHANGES.items():
+            with self.subTest(change=name), mock.patch.object(self.index, "passage", return_value=now):
                 fault = self.fault(self.tools.read, handle)
                 self.assertIs(fault.reason, Reason.CHANGED_READ)
                 self.assertIn("ferry", fault.detail)
@@ -158,12 +149,26 @@ class Reading(Tools):
                     self.assertIn("no longer matches its receipt", self.tools.verify(handle, quote))
 
     def test_what_was_put_back_as_it_was_is_read(self) -> None:
-        """The receipt is of the text, not of a row."""
+        """The receipt is of the text, not of an object."""
         handle = self.handle()
-        self.damage("DELETE FROM passage WHERE source_id = 'ferry'")
-        self.damage("INSERT INTO passage VALUES (?, ?, ?, ?, ?, ?)", *PASSAGES[0][:-1])
-        self.assertEqual(self.tools.read(handle)["text"], PLAIN)
-        self.assertEqual(self.tools.verify(handle, "at noon"), "")
+        with mock.patch.object(self.index, "passage", return_value=None):
+            self.fault(self.tools.read, handle)
+        with mock.patch.object(self.index, "passage", return_value=Passage(*PASSAGES[0])):
+            self.assertEqual(self.tools.read(handle)["text"], PLAIN)
+            self.assertEqual(self.tools.verify(handle, "at noon"), "")
+
+    def test_what_was_damaged_in_the_database_is_not_read(self) -> None:
+        """A row that is not what was put there is a failed search, whatever of it was changed."""
+        for statement in (
+            "UPDATE passage SET text = replace(text, 'noon', 'moon')", "UPDATE passage SET source_id = 'barge'",
+            "UPDATE passage SET version = '3'", "DELETE FROM passage", "UPDATE passage SET url = 'u'",
+        ):
+            with self.subTest(statement=statement):
+                self.setUp()
+                handle = self.handle()
+                self.damage(f"{statement} WHERE source_id = 'ferry'")
+                for call in (lambda: self.tools.read(handle), lambda: self.tools.verify(handle, "")):  # noqa: B023
+                    self.assertIs(self.fault(call).reason, Reason.SEARCH_FAILED)
 
     def test_a_forged_handle_is_not_read(self) -> None:
         """An id of no passage, of another version, or with another receipt."""
