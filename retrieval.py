@@ -8,16 +8,20 @@ a query is cut into terms by the index's own tokenizer, and only those terms, qu
 | Passages | Passage, Snapshot, load_snapshot, SnapshotFaults |
 | Terms | spaced, for scripts that are written without spaces; what the documents profile indexes and searches |
 | The index | Index: terms, search, snippet, passage; create_store, Outcome, Ranking, SearchFailed, IndexFault |
+| Documents | skipped, cleaned, DocumentRefused, DocumentSkipped; readers of HTML, Markdown and plain text |
+| Building | Build: add, keep, passages, counts, close; BuildFault |
 """
 
 import bisect
 import contextlib
 import functools
 import hashlib
+import itertools
 import json
 import os
 import re
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -446,3 +450,631 @@ class Index:
             return self._database.execute(statement, values).fetchall()
         except (sqlite3.Error, UnicodeError) as error:
             raise SearchFailed(f"{ascii(str(error))[1:-1]:.200}") from None  # it may quote what a damaged file holds
+
+
+# === Documents ========================================================================================================
+
+LARGEST_DOCUMENT = 32 * 1024 * 1024
+_KINDS = {"html": "html", "htm": "html", "xhtml": "html", "md": "markdown", "markdown": "markdown", "txt": "text"}
+_BYTE_ORDERS = {b"\xff\xfe\0\0": "utf-32", b"\0\0\xfe\xff": "utf-32", b"\xef\xbb\xbf": "utf-8-sig",
+                b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+# Controls, soft hyphen, zero-width, bidirectional, interlinear and other format characters, tags and their like.
+_REMOVED = re.compile(
+    "[\0-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\xad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]")
+_GENERATED = re.compile("id[0-9]+")  # an anchor that Sphinx numbers, and will number otherwise another day
+_Crumbs = tuple[tuple[int, str], ...]  # headings, outermost first, with their levels
+
+
+class DocumentRefused(ValueError):
+    """A file that cannot be read as a document; the message is the reason."""
+
+
+class DocumentSkipped(ValueError):
+    """A file with nothing to read in it; the message is the reason."""
+
+
+def skipped(path: str, sphinx: bool) -> str:
+    """Why a file is no document by its relative path (with `/`), or "" for one that is to be read.
+
+    `sphinx`: its tree was made by Sphinx (objects.inv or .buildinfo stands at the top).
+    """
+    name = path.rpartition("/")[2].lower()
+    if re.search("(^|/)_(sources|static|modules|images|downloads)/", path):
+        return "made by Sphinx beside its pages"
+    if name.rpartition(".")[2] not in (["html"] if sphinx else _KINDS):
+        return "not .html, in a tree made by Sphinx" if sphinx else "not HTML, Markdown or plain text by its name"
+    index_page = r"(genindex(-.*)?|(.*-)?modindex|search)\.x?html?"
+    return "a search or index page" if re.fullmatch(index_page, name) and (sphinx or "search" not in name) else ""
+
+
+def cleaned(text: str) -> tuple[str, int]:
+    """A text as it is shown, hashed and quoted, and how many characters were taken out of it.
+
+    In NFC, lines ended by a line feed, no-break spaces as spaces, without controls and what else nobody sees.
+    """
+    if not re.search(r"[^\n\t -~]", text):
+        return text, 0
+    import unicodedata
+    text = re.sub("\r\n?|[\x0b\x0c\x85\u2028\u2029]", "\n", text)
+    text, removed = _REMOVED.subn("", re.sub("[\xa0\u2007\u202f]", " ", text))
+    return unicodedata.normalize("NFC", text), removed
+
+
+def _decoded(document: bytes, encoding: str) -> str:
+    if len(document) > LARGEST_DOCUMENT:
+        raise DocumentRefused(f"{len(document):,} bytes; a document has at most {LARGEST_DOCUMENT:,}")
+    marked = next((name for mark, name in _BYTE_ORDERS.items() if document.startswith(mark)), "")
+    found = []
+    for name in [marked] if marked else filter(None, ["utf-8", encoding]):
+        try:
+            text = document.decode(name)
+            # Text with shifts, or with two bytes a character, is UTF-8 by chance: with controls in it.
+            odd = re.search("[\0\x0e\x0f\x1b]" if name == "utf-8" and encoding else "\0", text)
+            if not odd:
+                return text
+            found.append(f"U+{ord(odd[0]):04X} at character {odd.start()}")
+        except UnicodeError as error:
+            at = getattr(error, "start", 0)
+            found.append(f"not {name.upper()} (byte 0x{document[at]:02x} at offset {at})")
+    hint = "it is not text" if marked or b"\0" in document else "the encoding of old files is given with --encoding"
+    raise DocumentRefused(f"{', '.join(found)}: {hint}")
+
+
+def _unescape(text: str) -> str:
+    """Character references decoded, once; one with more digits than a character's number has is of none."""
+    from html import unescape
+    return unescape(re.sub("&#(?:[0-9]{9,}+|[xX][0-9a-fA-F]{9,}+);?", "\ufffd", text) if "&#" in text else text)
+
+
+class _Piece:
+    """What stands under one anchor. A block is (mark, text, anchors at it): the mark is "c" for what is cut at line
+    ends first, else "t", and in upper case outside entries and sections."""
+
+    def __init__(self, kind: str, names: list[str], crumbs: _Crumbs) -> None:
+        self.kind, self.names, self.crumbs = kind, names, crumbs
+        self.blocks: list[tuple[str, str, list[str]]] = []
+
+
+class _Outline:
+    """A document as it is read: its title, its pieces in the order in which they begin, and what was lost."""
+
+    def __init__(self, title: str = "") -> None:
+        self.title, self.removed = title, 0
+        self.notes: list[str] = []
+        self.pieces: list[_Piece] = []
+        self.pending: list[str] = []  # anchors that wait for what they stand before
+        self.piece = self.open("page", [""], ())
+
+    def open(self, kind: str, names: list[str], crumbs: _Crumbs) -> _Piece:
+        self.piece = _Piece(kind, names, crumbs)
+        self.pieces.append(self.piece)
+        return self.piece
+
+    def clean(self, text: str) -> str:
+        text, removed = cleaned(text)
+        self.removed += removed
+        return text
+
+    def block(self, mark: str, text: str) -> None:
+        names, self.pending = self.pending, []
+        if not self.piece.blocks:
+            self.piece.names += names
+        self.piece.blocks.append((mark, text, names))
+
+    def head(self, level: int, text: str, names: list[str]) -> None:
+        """A heading: of the section that has just begun, else of a piece that it begins.
+
+        One without an anchor changes the breadcrumb only: its text goes on under the anchor before.
+        """
+        crumbs = (*(crumb for crumb in self.piece.crumbs if crumb[0] < level), (level, text[:120]))
+        if self.piece.kind == "section" and not self.piece.blocks:
+            self.piece.kind, self.piece.crumbs = "headed", crumbs
+            self.piece.names += names
+        else:
+            self.open("headed" if names else "more", names or self.piece.names[:1], crumbs)
+        self.pending = []
+        if len(text) > 120:
+            self.block("t", text)
+
+    def read(self, text: str) -> None:
+        """Plain text: a paragraph is a piece under the number of its first line (`L12`), with the next one if it ends
+        with a colon or is underlined."""
+        held: list[str] = []
+        for number, line in enumerate((*self.clean(text).split("\n"), "", ""), 1):
+            if line.strip():
+                held.append(line.rstrip())
+            elif held and held[-1] and re.search(r":$|^\s*([=~*^#-])\1+$", held[-1]):
+                held.append("")
+            elif held:
+                self.open("section", [f"L{number - len(held)}"], ())
+                self.block("C", "\n".join(held).rstrip())
+                held = []
+
+    def finish(self) -> list[_Piece]:
+        """The pieces that have text; the anchors of others go to the first piece below their heading."""
+        self.piece.names += self.pending
+        for piece, after in zip(self.pieces, self.pieces[1:], strict=False):
+            if not piece.blocks and piece.kind != "more" and after.crumbs[:len(piece.crumbs)] == piece.crumbs:
+                after.names += filter(None, piece.names[:50])
+        return [piece for piece in self.pieces if piece.blocks]
+
+
+# An element whose content is no markup, a tag (a quoted value begins only after "="), a comment, a declaration. Each
+# alternative ends with the text at the latest, so that no text is gone through twice.
+_TOKEN = re.compile(
+    r"""<(?:(script|style|title|textarea|xmp|iframe|noembed|noframes|noscript)(?=[\s/>])[^>]*+(?:>|\Z)(.*?)
+      (</\1[^>]*+>|\Z) |(/?)([a-z][^\s/>]*+)((?:[^>=]++|=\s*+(?:"[^"]*+(?:"|\Z)|'[^']*+(?:'|\Z))?+)*+)(?:>|\Z)
+      |!--(?:-?>|.*?(?:--!?>|\Z))|[!?/][^>]*+(?:>|\Z))""", re.DOTALL | re.IGNORECASE | re.VERBOSE)
+_ATTRIBUTE = re.compile(r"""([^\s=/]++)(?:\s*+=\s*+("[^"]*+"?|'[^']*+'?|\S++))?""")
+_BLOCK = re.compile(
+    "html|head|body|main|article|section|div|p|h[1-6r]|[uod]l|menu|li|d[td]|pre|table|caption|t(?:head|body|foot|[rdh])|nav|"
+    "blockquote|header|footer|aside|address|center|fig(?:ure|caption)|form|fieldset|legend|details|summary|dialog|hgroup")
+_VOID = re.compile("area|base|br|col|embed|frame|hr|img|input|link|meta|param|source|track|wbr")
+_HIDDEN = re.compile("nav|footer|svg|template|button|select|canvas|object|audio|video|dialog|search")
+# Words of a class attribute by which Sphinx and its themes, other generators and people mark what is not the text.
+_NAVIGATION = re.compile(
+    r"(?:^|\s)(?:headerlink|header-?anchor|hash-link|anchor-?link|permalink|viewcode-\w+|linenos?|linenodiv|lineno|"
+    r"line-numbers?|contentstable|contents (?:topic|local)|(?:(?:local|page|fancy|side|main)[-_]?)?toc|toctree-wrapper|"
+    r"table-of-contents|related|footer|sidebar|sphinxsidebar\w*|search(?:-?(?:box|form))?|nav|navbar|navigation|"
+    r"nav(?:header|footer)|(?:(?:main|sub|side|top|search)-?)?menu|breadcrumbs?|pagination|skip-?(?:link|nav)|copybtn|"
+    r"visually-hidden|sr-only|edit-?(?:link|page)|hidden)(?=\s|$)", re.IGNORECASE)
+_ASIDE = re.compile(r"(?:^|\s)(?:footnote|citation|topic|admonition|system-message|note|warning|tip|doc-footnote)")
+_CLOSES = {"li": "li", "dt": "dt dd", "dd": "dt dd", "tr": "tr", "td": "td th", "th": "td th", "tbody": "tr thead"}
+
+
+@functools.lru_cache(maxsize=2048)
+def _marks(tag: str, attributes: str) -> tuple[list[str], str]:
+    """What matters of a start tag: its anchors, and whether it is "hidden", "main" or a "section"."""
+    found: dict[str, str] = {}
+    for name, value in _ATTRIBUTE.findall(attributes):
+        found.setdefault(name.lower(), _unescape(value.strip(value[:1] if value[:1] in "\"'" else "")))
+    names = [found.get("id", "").strip(), found.get("name", "").strip() if tag == "a" else ""]
+    classes, role = found.get("class", ""), found.get("role", "").strip().lower()
+    if "main" in (tag, role):
+        role = "main"
+    elif tag not in ("html", "body", "article") and (
+            _HIDDEN.fullmatch(tag) or "hidden" in found or found.get("aria-hidden", "").lower() == "true"
+            or re.fullmatch("navigation|search|banner|contentinfo|complementary|menu|menubar|doc-toc", role)
+            or _NAVIGATION.search(classes) or (tag == "aside" and not _ASIDE.search(f"{classes} {role}"))
+            or re.search(r"(?i)display\s*:\s*none|visibility\s*:\s*hidden", found.get("style", ""))):
+        role = "hidden"
+    else:
+        role = "section" if tag == "section" or (tag == "div" and "section" in classes.split()) else ""
+    return list(dict.fromkeys(filter(None, names))), role
+
+
+class _Page(_Outline):
+    """Reads an HTML page as a browser lays it out: tags left open are closed, what is hidden is left out.
+
+    It finds tags itself: html.parser takes quadratic time for what is left open, and reads comments and scripts
+    differently from one release of Python to the next.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words: list[str] = []  # since the last block ended
+        self.stack: list[tuple[str, _Piece | None, str]] = []  # tag, piece to go back to, what ends with it
+        self.opened: dict[str, list[int]] = {}  # where in the stack each tag stands
+        self.inside: Counter[str] = Counter()  # how many elements of each effect are open
+        self.main = False
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget what was read; what is open stays open."""
+        self.stack = [(tag, None, "") for tag, _, _ in self.stack]
+        for held in (self.words, self.inside, self.pieces, self.pending):
+            held.clear()
+        self.named = self.prefix = ""  # the last <a name> before text; what stands before a list's item
+        self.heading: tuple[int, int] | None = None  # its level, and how many pending anchors stand before it
+        self.entries: list[tuple[_Piece | None, bool]] = [(None, False)]  # of each open dl; whether past its dt
+        self.open("page", [""], ())
+
+    def read(self, text: str) -> None:
+        at = 0
+        for token in itertools.chain(_TOKEN.finditer(text), [None]):
+            said = text[at:token.start() if token else None]
+            if said and not self.inside["hidden"]:
+                self.words.append(_unescape(said) if "&" in said else said)
+            if not token:
+                break
+            at = token.end()
+            raw, content, ended, closing, tag, attributes = token.groups()
+            if closing:
+                self.end(tag.lower())
+            elif tag:
+                self.start(tag.lower(), attributes)
+            elif raw and raw.lower() == "title" and not self.title and not self.inside["hidden"]:
+                self.title = " ".join(self.clean(_unescape(content)).split())[:200]
+            elif raw and not ended:
+                self.notes.append(f"<{raw}> is never closed: what stands after it is lost")
+        self.settle("body")
+
+    def start(self, tag: str, attributes: str) -> None:
+        names, role = _marks(tag, attributes) if len(attributes) < 200 else _marks.__wrapped__(tag, attributes[:10_000])
+        block = _BLOCK.fullmatch(tag)
+        if block:
+            self.settle(tag)
+            self.close_left_open(tag)
+        if role == "main" and not self.main:
+            self.main = True
+            self.restart()
+            role = "first"
+        elif (role == "hidden" or self.inside["hidden"]) and not _VOID.fullmatch(tag):
+            self.push(tag, None, role)
+        if self.inside["hidden"] or role == "hidden":
+            return
+        self.pending += names
+        if re.fullmatch("h[1-6]", tag):
+            self.heading = int(tag[1]), len(self.pending) - len(names)
+        elif tag == "br":
+            self.words.append(" " if self.heading or self.inside["row"] else "\0")
+        elif tag == "a" and names:
+            self.named = names[0]
+            if self.stack and self.stack[-1][:2] == ("dt", None) and not "".join(self.words).strip():
+                self.close(len(self.stack) - 1)
+                self.enter("dt", names)
+        elif tag in ("dt", "dd"):
+            self.enter(tag, names)
+        elif block and tag not in ("p", "hr"):
+            self.begin(tag, role, names)
+
+    def begin(self, tag: str, role: str, names: list[str]) -> None:
+        back = self.piece if role == "section" else None
+        if back and names:
+            self.open("section", names[:1], back.crumbs)
+        if tag == "dl":
+            self.entries.append((None, False))
+        elif tag == "li":
+            self.prefix = "- "
+        elif tag in ("td", "th") and self.inside["row"]:
+            self.words.append(" | ")
+        self.push(tag, back, role or {"dl": "dl", "tr": "row", "pre": "pre"}.get(tag, ""))
+
+    def enter(self, tag: str, names: list[str]) -> None:
+        """Into a dt, which begins an entry when it has an anchor or one stands before it, or into the dd of one."""
+        back, (entry, past) = self.piece, self.entries[-1]
+        if tag == "dt":
+            entry = None if past else entry
+            names = [name for name in names or [self.named] if name and not _GENERATED.fullmatch(name)]
+            if names and not entry:
+                entry = self.open("entry", names[:1], back.crumbs)
+        self.entries[-1] = entry, tag == "dd"
+        self.piece = entry or back
+        self.push(tag, back if entry else None, "section" if entry else "")
+
+    def end(self, tag: str) -> None:
+        if _BLOCK.fullmatch(tag):
+            self.settle(tag)
+        if self.where(tag) >= 0:
+            self.close(self.where(tag))
+
+    def push(self, tag: str, back: _Piece | None, effect: str) -> None:
+        self.opened.setdefault(tag, []).append(len(self.stack))
+        self.stack.append((tag, back, effect))
+        self.inside[effect] += 1
+
+    def close(self, at: int) -> None:
+        """End the elements of the stack from this one on."""
+        while len(self.stack) > at:
+            tag, back, effect = self.stack.pop()
+            self.opened[tag].pop()
+            self.inside[effect] -= 1
+            self.piece = back or self.piece
+            if effect == "dl":
+                self.entries.pop()
+            elif effect == "first":
+                self.inside["hidden"] += 1  # for good: what follows the main part is not the page's text
+
+    def close_left_open(self, tag: str) -> None:
+        for tags, borders in (("p", ""), (_CLOSES.get(tag, ""), "ul ol dl table")):  # a p stands there only if hidden
+            if self.where(tags) > self.where(borders):
+                self.close(self.where(tags))
+
+    def where(self, tags: str) -> int:
+        """Where in the stack the innermost of some tags is open, or -1."""
+        return max((self.opened[tag][-1] for tag in tags.split() if self.opened.get(tag)), default=-1)
+
+    def settle(self, tag: str) -> None:
+        """End the text before a block's tag; in a heading or a table's row some only separate words."""
+        pre, heading = self.inside["pre"], self.heading
+        if tag in ("p", "div", "td", "th") and not pre and (heading or self.inside["row"]):
+            self.words.append(" ")
+            return
+        raw, self.heading = "".join(self.words), None
+        self.words.clear()
+        if not raw or raw.isspace():
+            return
+        if pre:
+            text = self.clean(raw.replace("\0", "\n")).strip("\n").rstrip()
+        else:
+            text = "\n".join(filter(None, (" ".join(self.clean(line).split()) for line in raw.split("\0"))))
+        if heading and text and self.piece.kind != "entry":
+            self.head(heading[0], text, self.pending[heading[1]:] + self.pending[:heading[1]])
+            self.named = ""
+        elif text.strip(" |") and (self.inside["section"] or text != self.title):
+            text = text if pre else self.prefix + (text.removeprefix("| ") if self.inside["row"] else text)
+            mark = "c" if pre else "t"
+            if self.named and not self.inside["section"]:
+                self.open("headed", [self.named], self.piece.crumbs)
+            self.block(mark if self.inside["section"] else mark.upper(), text)
+            self.prefix = self.named = ""
+
+
+_FENCE = re.compile(r"((?:[ \t]|(?:[-*+]|[0-9]{1,9}[.)])[ \t])*+)(`{3,}+(?=[^`]*$)|~{3,}+)")
+_ATX = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*))?$")
+_UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*$")
+_ITEM = re.compile(r"[ \t]*(?:[-*+]|[0-9]{1,9}[.)])[ \t]|[ \t]*[|>]")
+_RULE = re.compile(r"[ \t]*+(?:[*_ \t-]*+|(?=[^|]*\|)[|:\- \t]*+|\[[^]]{1,200}\]:[ \t]+\S+)$")  # or of a link
+_UNSEEN = re.compile(r" {0,3}<(!--|script\b|style\b)", re.IGNORECASE)
+_SETTING = re.compile(r"([\w.-]+)[ \t]*[:=](.*)")
+_MARKUP = re.compile(  # code, which is kept; comments and inline tags; tags of blocks, which separate words; characters
+    r"((`{1,9})(?!`).{1,200}?(?<!`)\2(?!`))|(<!--[^<>]*-->|</?(?:a|abbr|b|big|cite|code|del|dfn|em|font|i|img|ins|kbd|mark|"
+    r"picture|q|s|samp|small|source|span|strike|strong|sub|sup|tt|u|var|video)\b[^<>]*>)|(</?(?:br|center|details|div|dd|dl|"
+    r"dt|h[1-6]|hr|li|ol|p|pre|summary|table|tbody|td|th|thead|tr|ul)\b[^<>]*>)|&(?:#\w{1,8}|\w{2,31});", re.I | re.S)
+
+
+class _Markdown(_Outline):
+    """Reads Markdown. Headings open pieces under the anchors that GitHub gives them; lines stay as they stand.
+
+    Front matter, fences, rules, comments and tags are left out.
+    """
+
+    def read(self, text: str) -> None:
+        self.lines: list[str] = []
+        self.slugs: dict[str, int] = {}
+        self.listed = False  # whether indented lines are still of a list
+        until, mark, indent = None, "t", ""  # what ends a fence or something unseen; whether it is kept; its margin
+        for line in self.body(self.clean(text).split("\n")):
+            if until and until.search(line):
+                self.flush(mark)
+                until, mark = None, "t"
+            elif until:
+                self.lines.append(line.removeprefix(indent))
+            elif (fence := _FENCE.match(line)) and (self.listed or len(fence[1].expandtabs(4)) < 4):
+                self.flush()
+                mark, indent = "c", fence[1]
+                until = re.compile(rf"^[ \t]*{fence[2][0]}{{{len(fence[2])},}}[ \t]*$")
+            elif (unseen := _UNSEEN.match(line)) and (end := f"</{unseen[1]}".replace("</!", "")) not in line[7:]:
+                self.flush()
+                mark, until = "", re.compile(end, re.IGNORECASE)
+            else:
+                self.line(line)
+        if until:
+            self.notes.append(f"a {'code fence' if mark else 'comment or script'} is open to the end")
+        self.flush(mark)
+
+    def line(self, line: str) -> None:
+        atx, under, item = _ATX.match(line), _UNDERLINE.match(line), _ITEM.match(line)
+        if under and self.lines and not re.match(rf"    |\t|{_ITEM.pattern}", self.lines[0]):
+            text, self.lines = " ".join(self.lines), []
+            self.title_line(1 if "=" in under[1] else 2, text)
+        elif atx or item or _RULE.match(line) or not (self.lines or line[0].isspace()):
+            self.flush()
+            self.listed = bool(item) or (self.listed and not atx and not line.strip())
+            if atx:
+                self.title_line(len(atx[1]), re.sub(r"(?:^|[ \t])#+$", "", (atx[2] or "").rstrip()))
+            elif not _RULE.match(line):
+                self.lines.append(line)
+        else:
+            self.lines.append(line)
+
+    def body(self, lines: list[str]) -> list[str]:
+        """The lines after the front matter, which is settings between two rules at the very beginning."""
+        end = next((at for at in range(1, len(lines)) if lines[at].rstrip() in ("---", "+++", "...")), 0)
+        named = [line for line in lines[1:end] if line.strip() and line[0] not in " \t#-]"]
+        settings = [found for found in map(_SETTING.match, named) if found]
+        if lines[0].rstrip() not in ("---", "+++") or not settings or len(settings) < len(named):
+            return lines
+        self.title = next((at[2].strip(" \t\"'")[:200] for at in settings if at[1].lower() == "title"), "")
+        return lines[end + 1:]
+
+    def flush(self, mark: str = "t") -> None:
+        if mark == "t" and not self.listed and self.lines and self.lines[0].startswith(("    ", "\t")):
+            mark = "c"
+        text, self.lines = "\n".join(self.lines).strip("\n").rstrip(), []
+        text = self.plain(text).strip("\n").rstrip() if mark == "t" else text
+        if text and mark:
+            self.block(mark if self.piece.crumbs else mark.upper(), text)
+
+    def title_line(self, level: int, text: str) -> None:
+        given = re.search(r"\{#([^\s{}]+)\}$", text)
+        text = self.plain(text[:given.start()] if given else text)
+        text = re.sub(r"!?\[([^\[\]]{0,200})\](?:\([^()]{0,500}\))?", r"\1", text)
+        text = " ".join(re.sub("[`*]", "", text).split())
+        slug = given[1] if given else re.sub(r"[^\w\- ]", "", text.lower()).strip().replace(" ", "-") or "heading"
+        if text:
+            self.head(level, text, [_untaken(slug, self.slugs)])
+
+    def plain(self, text: str) -> str:
+        return _MARKUP.sub(
+            lambda at: at[1] or ("" if at[3] else " " if at[4] else self.clean(_unescape(at[0]))), text)
+
+
+# === Building =========================================================================================================
+
+MOST_WORDS, MOST_BYTES = 180, 1_200  # of a passage
+_NO_ADDRESS = re.compile("[^A-Za-z0-9_.~!$&()*+,;=:@/-]")  # what is percent-encoded in an address (RFC 3986)
+_PART = re.compile("~[0-9]+$")  # the number of a part, in a source_id
+_FEWEST_PAGES = 10  # on which a block must stand to be left out as furniture of the pages
+_STAGING = """
+PRAGMA journal_mode = OFF;
+PRAGMA synchronous = OFF;
+BEGIN;
+CREATE TABLE piece (path TEXT, at INTEGER, source_id TEXT, url TEXT, title TEXT, aliases TEXT, blocks TEXT,
+                    PRIMARY KEY (path, at)) WITHOUT ROWID;
+CREATE TABLE loose (digest BLOB PRIMARY KEY, pages INTEGER) WITHOUT ROWID;
+CREATE TABLE passage (digest BLOB PRIMARY KEY, source_id TEXT, version TEXT, text TEXT, url TEXT, text_sha256 TEXT,
+                      title TEXT, UNIQUE (version, source_id));
+CREATE TABLE also (digest BLOB, alias TEXT, PRIMARY KEY (digest, alias)) WITHOUT ROWID;
+"""
+# Where a block that is too long is cut: at line ends, between sentences, between words.
+_CUTS = tuple(map(re.compile, (
+    "(?<=\n)", "(?<=[.!?]\\s)(?=[^a-z])|(?<=[.!?][\"')\\]]\\s)(?=[^a-z])|(?<=[\u3002\uff01\uff1f])", r"(?<=\s)")))
+
+
+class BuildFault(Exception):
+    """Documents that cannot be put into one snapshot, an unknown encoding, or a staging file that failed."""
+
+
+class Build:
+    """Documents on their way to the passages of one version.
+
+    Pieces wait in an SQLite file at `staging_path`, a new file that the caller deletes, so that memory does not grow
+    with their number. Addresses begin with `base_url`, or with `file:` and the relative path; `encoding` is for
+    documents that are not UTF-8. `counts` has passages, duplicates, bytes and removed (characters). What comes out
+    does not depend on the order in which documents come in.
+    """
+
+    def __init__(self, version: str, base_url: str, encoding: str, staging_path: str) -> None:
+        try:
+            b"a".decode(encoding or "utf-8", "replace")
+        except (LookupError, UnicodeError):
+            raise BuildFault(f"encoding {encoding!r:.60}: not known to this Python") from None
+        self.version, self.encoding = version, encoding
+        self.base = base_url.rstrip("/") + "/" if base_url else "file:"
+        self.pages, self.counts = 0, Counter(passages=0, duplicates=0, bytes=0, removed=0)
+        try:
+            self._staging = sqlite3.connect(staging_path, isolation_level=None)
+            self._staging.executescript(_STAGING)
+        except sqlite3.Error as error:
+            raise BuildFault(f"staging the passages at {staging_path} failed: {error}") from None
+
+    def close(self) -> None:
+        """Give the staging file back."""
+        self._staging.close()
+
+    def add(self, path: str, document: bytes) -> list[str]:
+        """Read one document; returns what a person should know of it, such as text lost behind an open script.
+
+        `path` is relative, with `/`. Raises DocumentRefused or DocumentSkipped, and then keeps nothing of it;
+        BuildFault for a path that gives the ids of one before it.
+        """
+        if re.search("[\ud800-\udfff]", path):
+            raise DocumentRefused("its name is not UTF-8")
+        text, name = _decoded(document, self.encoding), path.rpartition("/")[2]
+        kind = _KINDS.get(name.lower().rpartition(".")[2])
+        outline = _Page() if kind == "html" else _Markdown() if kind == "markdown" else _Outline(name)
+        outline.read(text)
+        pieces = outline.finish()
+        if not pieces:
+            raise DocumentSkipped("no text" if text.strip() else "empty")
+        if self._run("SELECT 1 FROM piece WHERE path = ?", _identity(path)).fetchone():
+            raise BuildFault(f"{path!r}: another document gives the same source_id, {_identity(path)}")
+        self._stage(path, outline.title, pieces)
+        self.pages += 1
+        self.counts["removed"] += outline.removed
+        return outline.notes
+
+    def _stage(self, path: str, page_title: str, pieces: list[_Piece]) -> None:
+        ids: dict[str, str] = {}  # of the last piece with an anchor
+        taken: dict[str, int] = {}
+        for at, piece in enumerate(pieces):
+            anchor = next((name for name in piece.names if not _GENERATED.fullmatch(name)), piece.names[0])
+            if piece.kind != "more" or anchor not in ids:
+                ids[anchor] = _untaken(_identity(path, anchor), taken)
+            titles = [text for _, text in piece.crumbs]
+            if not titles or not page_title.startswith(titles[0]):
+                titles.insert(0, page_title)
+            blocks = "\x1d".join("\x1e".join((mark, text, *(_identity(path, name) for name in names)))
+                                 for mark, text, names in piece.blocks)
+            self._run("INSERT INTO piece VALUES (?, ?, ?, ?, ?, ?, ?)", _identity(path), at, ids[anchor],
+                      self.base + "#".join(_NO_ADDRESS.sub(_escaped, part) for part in (path, anchor) if part),
+                      " > ".join(filter(None, titles)), " ".join(_identity(path, name) for name in piece.names), blocks)
+        for digest in {_digest(text) for piece in pieces for mark, text, _ in piece.blocks if mark.isupper()}:
+            self._run("INSERT INTO loose VALUES (?, 1) ON CONFLICT DO UPDATE SET pages = pages + 1", digest)
+
+    def keep(self, passages: Iterable[Passage]) -> None:
+        """Passages of other versions that are to stand in the snapshot as they are."""
+        for passage in passages:
+            self._put(passage, kept=True)
+
+    def passages(self) -> Iterator[Passage]:
+        """All passages, sorted by (version, source_id) as code points; once, when all documents are in."""
+        often = max(_FEWEST_PAGES, self.pages // 2 + 1)
+        furniture = {digest for (digest,) in self._run("SELECT digest FROM loose WHERE pages >= ?", often)}
+        query = "SELECT path, source_id, url, title, aliases, blocks FROM piece ORDER BY path, at"
+        page, parts = "", Counter[str]()
+        for path, source_id, url, title, aliases, blocks in self._run(query):
+            page, parts = path, parts if path == page else Counter()
+            held = (block.split("\x1e") for block in blocks.split("\x1d"))
+            for text, names in _cut(at for at in held if at[0].islower() or _digest(at[1]) not in furniture):
+                parts[source_id] += 1
+                named = source_id if parts[source_id] == 1 else f"{source_id}~{parts[source_id]}"
+                self._put(Passage(named, self.version, text, url, text_sha256(text), title, (*aliases.split(), *names)))
+        for *values, digest in self._run("SELECT source_id, version, text, url, text_sha256, title, digest "
+                                         "FROM passage ORDER BY version, source_id"):
+            also = self._run("SELECT alias FROM also WHERE digest = ? AND alias <> ?", digest, _PART.sub("", values[0]))
+            yield Passage(*values)._replace(aliases=tuple(alias for (alias,) in also))
+
+    def _put(self, passage: Passage, kept: bool = False) -> None:
+        what = passage.source_id if kept else f"{passage.title}\0{passage.text}"
+        digest, aliases = _digest(f"{passage.version}\0{what}"), passage.aliases
+        if self._run("SELECT 1 FROM passage WHERE digest = ?", digest).fetchone() and not kept:
+            self.counts["duplicates"] += 1
+            aliases = (_PART.sub("", passage.source_id), *aliases)
+        else:
+            self._run("INSERT INTO passage VALUES (?, ?, ?, ?, ?, ?, ?)", digest, *passage[:-1])
+            self.counts.update({} if kept else {"passages": 1, "bytes": len(passage.text.encode("utf-8"))})
+        for alias in aliases:
+            self._run("INSERT OR IGNORE INTO also VALUES (?, ?)", digest, alias)
+
+    def _run(self, query: str, *values: Any) -> sqlite3.Cursor:
+        try:
+            return self._staging.execute(query, values)
+        except sqlite3.Error as error:
+            raise BuildFault(f"staging the passages failed: {error}") from None
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8")).digest()[:16]
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in found[0].encode("utf-8"))
+
+
+def _identity(path: str, anchor: str = "") -> str:
+    """The source_id of what stands at an anchor of a document, with room for the number of a repeat and a part."""
+    import unicodedata
+    whole = "#".join(re.sub(f"[#~%]|{_UNSAFE.pattern}", _escaped, unicodedata.normalize("NFC", part))
+                     for part in (path, anchor) if part)
+    return whole if len(whole) <= 180 else f"{whole[:167]}-{_digest(whole).hex()[:12]}"
+
+
+def _untaken(name: str, taken: dict[str, int]) -> str:
+    """The name, with `-2` and on when it is taken already."""
+    free = name
+    while free in taken:
+        taken[name] += 1
+        free = f"{name}-{taken[name]}"
+    taken[free] = 1
+    return free
+
+
+def _cut(blocks: Iterable[list[str]]) -> Iterator[tuple[str, list[str]]]:
+    """Parts of at most MOST_WORDS and MOST_BYTES and about equally long, each with the other addresses in it."""
+    units = [(unit, len(unit.split()), len(unit.encode("utf-8")), [] if at else also) for mark, text, *also in blocks
+             for at, unit in enumerate(_units(text + "\n", 0 if mark in "cC" else 1))]
+    words, size = sum(unit[1] for unit in units), sum(unit[2] for unit in units)
+    parts = max(-(-words // MOST_WORDS), -(-size // MOST_BYTES), 1)
+    # A quarter above the mean, so that there is a border of blocks to cut at.
+    most, longest = min(MOST_WORDS, 1.25 * words / parts), min(MOST_BYTES, 1.25 * size / parts)
+    part, names, words, size = "", list[str](), 0, 0
+    for unit, more, longer, also in [*units, ("", MOST_WORDS, MOST_BYTES, [])]:
+        if part and (words + more > most or size + longer > longest):
+            if part.strip():
+                yield part.strip("\n").rstrip(), names
+            part, names, words, size = "", [], 0, 0
+        part, names, words, size = part + unit, names + also, words + more, size + longer
+
+
+def _units(text: str, level: int) -> Iterator[str]:
+    """A block whole, else its lines, sentences, words or runs of characters: the largest that fit."""
+    if len(text) <= MOST_BYTES and len(text.encode("utf-8")) <= MOST_BYTES and len(text.split()) <= MOST_WORDS:
+        yield text
+    elif level == len(_CUTS):
+        yield from (text[at:at + MOST_BYTES // 4] for at in range(0, len(text), MOST_BYTES // 4))
+    else:
+        for unit in filter(None, _CUTS[level].split(text)):
+            yield from _units(unit, level + 1)
