@@ -90,6 +90,11 @@ class Case(NamedTuple):
         """The passages of all evidence sets, each once."""
         return list(dict.fromkeys(source for one_set in self.evidence_sets or () for source in one_set))
 
+    @property
+    def named(self) -> list[str]:
+        """All passages that the labels name."""
+        return [*self.needed, *self.useful, *self.stale]
+
     def covered(self, sources: list[str]) -> bool:
         """Whether one whole evidence set is among the sources."""
         return any(set(one_set) <= set(sources) for one_set in self.evidence_sets or ())
@@ -112,7 +117,7 @@ CASE = {
     "id": (r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", "1 to 100 of A-Z a-z 0-9 . _ -, the first a letter or digit"),
     "question": (r"(?=.*\S)[^\x00-\x1f\x7f-\x9f]{1,512}", "1 to 512 characters, not blank, no control characters"),
     "version": (r"(?=.{1,20}\Z)[0-9]+(?:\.[0-9]+){0,2}", "1 to 3 numbers joined by dots, at most 20 characters"),
-    "split": ("development|held-out", "'development' or 'held-out'"),
+    "split": ("development|held-out|asked", "'development' or 'held-out'"),  # asked: a question that nobody labelled
     "sources?": [NAME], "evidence_sets?": SETS, "answer_patterns?": [PATTERN], "forbidden_patterns?": [PATTERN],
     "useful?": [NAME], "stale?": {str: NAME},
 }
@@ -158,8 +163,9 @@ def _label_faults(entry: dict[str, Any], timer: bool) -> Iterator[str]:
     sets, checks = entry.keys() & {"sources", "evidence_sets"}, ("answer_patterns", "forbidden_patterns")
     if len(sets) == 2:
         yield "sources and evidence_sets: only one of the two may be given"
-    elif not (sets or any(entry.get(name) for name in checks)):
-        yield "checks nothing: no sources, no evidence_sets, no patterns"
+    elif (entry.get("split") == "asked") is bool(sets or any(entry.get(name) for name in checks)):
+        yield "split: 'asked' is for a question without labels" if entry.get("split") == "asked" else (
+            "checks nothing: no sources, no evidence_sets, no patterns")
     lists = {name: _as(list, entry.get(name)) for name in ("sources", "useful")}
     lists["evidence_sets"] = [name for one_set in _as(list, entry.get("evidence_sets")) for name in _as(list, one_set)]
     yield from (f"stale: {name[:60]!a} is also in {field}" for name in _as(dict, entry.get("stale"))
@@ -207,17 +213,16 @@ def _string_faults(value: str, form: tuple[str, str]) -> Iterator[str]:
             yield str(error)
 
 # === Labels ===========================================================================================================
-def label_faults(cases: Iterable[Case], passages: Passages) -> list[str]:
-    """Versions and sources that the labels name and the snapshot does not have."""
-    known = _by_key(passages)
-    versions, faults = sorted({version for version, _ in known}), []
+def label_faults(cases: Iterable[Case], passages: Passages, versions: Sequence[str]) -> list[str]:
+    """Versions and sources that the labels name and the snapshot does not have; `passages` are those named."""
+    known, faults = _by_key(passages), list[str]()
     for case in cases:
         if case.version not in versions:
             faults.append(f"case '{case.id}': version {case.version} is not in the snapshot:"
                           f" {', '.join(versions) or 'no version at all'}")
         else:
             faults += [f"case '{case.id}': source {source[:60]!a} is not in version {case.version} of the snapshot"
-                       for source in (*case.needed, *case.useful, *case.stale) if (case.version, source) not in known]
+                       for source in case.named if (case.version, source) not in known]
     return faults
 
 def weak_labels(cases: Iterable[Case], passages: Passages) -> list[str]:
@@ -370,6 +375,7 @@ def grade(case: Case | None, result: Mapping[str, Any], passages: Passages,
     not say how it ended measured nothing: a report from elsewhere can fail its checks, not stop them. Where `within`
     raises TimeoutError over the patterns, the trial is ungraded."""
     seen = Seen(result)
+    case = None if case and case.split == "asked" and seen.measured else case
     known = {source: at for (version, source), at in _by_key(passages).items() if version == (case or seen).version}
     found = list(_trial_findings(seen, known))
     applied = case

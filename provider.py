@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import agent
@@ -163,6 +163,7 @@ class Exchanges(NamedTuple):
 
     trials: dict[str, dict[int, Exchange]]
     oddities: dict[str, list[tuple[int, str]]]
+    events: list[dict[str, Any]]
 
 
 _PLACE: dict[str, set[type]] = {"event": {str}, "trial": {str}, "exchange": {int}, "attempt": {int}}
@@ -206,8 +207,8 @@ def _event(value: Any) -> dict[str, Any]:
     return dict(value)
 
 
-def _grouped(events: Iterable[dict[str, Any]]) -> Exchanges:
-    found = Exchanges({}, {})
+def _grouped(events: list[dict[str, Any]]) -> Exchanges:
+    found = Exchanges({}, {}, events)
     early: dict[tuple[str, int], dict[str, Any]] = {}
     announced: set[tuple[str, int, int]] = set()
     for event in events:

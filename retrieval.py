@@ -367,7 +367,8 @@ class Index:
         """At most `limit` (1 to 100) passages of one version for a query of any text, by BM25, ties by id.
 
         The documents profile counts a word of the head three times and, where more than 20 passages match, reorders
-        the best 100 by score / best + 0.5 x the share of the query's terms (function words too) that a passage has.
+        the best 100 by score / best + 0.5 x the share of the query's terms (function words too) that a passage has. Of
+        the parts of one entry the best stands in the ranking, the others come after all entries.
         Raises ValueError for a limit out of range or a version the snapshot does not have, SearchFailed when SQLite
         cannot answer.
         """
@@ -384,8 +385,11 @@ class Index:
             match, *self._ranges[version], limit if self.profile == "plain" else MOST_RESULTS)
         if self.profile != "plain" and len(scored) > _REORDERED_ABOVE:
             scored = self._reordered(scored, words)
-        found = tuple(self._row(at) for at, _ in scored[:limit])
-        return Ranking(Outcome.FOUND if found else Outcome.NOTHING_MATCHED, found)
+        found = [self._row(at) for at, _ in scored]
+        if self.profile != "plain":
+            first = set({re.sub("~[0-9]+$", "", at.source_id): at for at in reversed(found)}.values())
+            found.sort(key=lambda at: at not in first)
+        return Ranking(Outcome.FOUND if found else Outcome.NOTHING_MATCHED, tuple(found[:limit]))
 
     def _wanted(self, query: str, version: str) -> tuple[list[str], str]:
         """A word for each distinct term of a query, and the FTS5 expression that looks for it."""

@@ -10,17 +10,22 @@ if sys.version_info < (3, 11):
     sys.stderr.write("run.py needs Python 3.11 or newer; this is Python " + sys.version.split()[0] + "\n")
     sys.exit(2)
 
+if __name__ == "__main__":
+    import gc
+
+    gc.set_threshold(100_000)  # a replay keeps what it makes: looking for garbage would cost a tenth of its time
+
 import argparse
 import contextlib
 import functools
-import gc
 import hashlib
 import io
 import json
 import os
 import re
+import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import agent
@@ -49,6 +54,17 @@ class Faulty(Mistaken):
 def mistaken(error: Exception, before: str = "") -> Mistaken:
     """What a room refuses, as a person's mistake, with the named reason where it has one."""
     return Mistaken(f"{before}{error}", reason=str(getattr(error, "reason", "")))
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaints are one line, as all of ours are."""
+    def __init__(self, word: str, description: str = "") -> None:
+        layout = functools.partial(argparse.RawTextHelpFormatter, width=100)  # to find one, argparse imports shutil
+        description = description or WORDS[word].__doc__ or ""
+        super().__init__(f"run.py {word}".strip(), None, description, allow_abbrev=False, formatter_class=layout)
+
+    def error(self, message: str) -> NoReturn:
+        raise Mistaken(f"{message} (see {self.prog} --help)")
 
 
 # === Reading what people give =========================================================================================
@@ -88,6 +104,53 @@ def load(path: str, parse: Callable[[Any], Loaded]) -> tuple[Any, Loaded]:
         raise Faulty(*(f"{shown_path(path)}: {fault}" for fault in error.faults)) from None
 
 
+class Corpus(NamedTuple):
+    """A snapshot on disk: what stands for it in a recording, its fingerprint, its profile, and what opens its index."""
+    document: dict[str, Any]
+    sha256: str
+    profile: str
+    open: Callable[[], retrieval.Index]
+
+
+LARGE = 1_000_000  # a recording has the path and the hash of a snapshot of so many bytes, not its passages
+
+
+def read_corpus(path: str, named: bool = False) -> Corpus:
+    """The snapshot in a file, or in the one that it names by path and hash; raises Mistaken."""
+    if path.endswith(".sqlite"):
+        with contextlib.closing(open_index(path)) as index:
+            document = {"path": os.path.abspath(path), "sha256": index.fingerprint}
+            return Corpus(document, index.fingerprint, index.profile, functools.partial(open_index, path))
+    document, snapshot = load(path, lambda document: "" if is_named(document) else retrieval.load_snapshot(document))
+    if isinstance(snapshot, str):
+        if named or not os.path.isfile(document["path"]):
+            raise Mistaken(f"{shown_path(path)}: its snapshot {document['path']} is not there; give it by --snapshot")
+        return read_corpus(document["path"], named=True)
+    sha256 = provider.fingerprint(document)
+    if os.path.getsize(path) >= LARGE:
+        document = {"path": os.path.abspath(path), "sha256": sha256}
+    return Corpus(document, sha256, snapshot.profile, functools.partial(open_index, snapshot))
+
+
+def is_named(document: Any) -> bool:
+    """Whether a document stands for a snapshot that lies elsewhere."""
+    return isinstance(document, dict) and document.keys() == {"path", "sha256"} and type(document["path"]) is str
+
+
+def open_index(snapshot: retrieval.Snapshot | str) -> retrieval.Index:
+    """An index over the snapshot, or the one in a file of that path; raises Mistaken where none can be had."""
+    try:
+        return retrieval.Index.open(snapshot) if isinstance(snapshot, str) else retrieval.Index(snapshot)
+    except (retrieval.IndexFault, retrieval.SnapshotFaults) as error:
+        raise Mistaken(f"{shown_path(snapshot)}: {error}" if isinstance(snapshot, str) else str(error)) from None
+
+
+def named_passages(index: retrieval.Index, version: str, names: Iterable[str]) -> list[dict[str, Any]]:
+    """Those passages of a version that are among the names, as JSON."""
+    found = (index.passage(name, version) for name in dict.fromkeys(names))
+    return [passage._asdict() for passage in found if passage]
+
+
 # === Recordings =======================================================================================================
 class Planned(NamedTuple):
     """One trial of a plan."""
@@ -102,12 +165,12 @@ class Recording(NamedTuple):
     name: str
     manifest: dict[str, Any]
     cases: list[evaluate.Case]
-    snapshot: retrieval.Snapshot
+    corpus: Corpus
     hashes: dict[str, str]
     exchanges: provider.Exchanges
     report: dict[str, Any] | None
     edits: list[str]
-    documents: dict[str, Any]
+    documents: dict[str, Any]  # cases.json and snapshot.json
 
     @property
     def changed(self) -> list[str]:
@@ -132,15 +195,16 @@ class Recording(NamedTuple):
         return [f"{name} exchange {at}" for name, at, one in known if one.doubted or one.outcome is None]
 
 
-def open_recording(name: str) -> Recording:
-    """The recording of that name or path; raises Mistaken when it cannot be replayed at all."""
+def open_recording(name: str, cases_path: str | None = None, snapshot_path: str | None = None) -> Recording:
+    """The recording of that name or path, with other cases or passages if wanted; raises Mistaken when it cannot be
+    replayed at all."""
     folder = find_recording(name)
     files = {file: os.path.join(folder, file) for file in os.listdir(folder)}
     for path in (path for name, path in files.items() if name in tools.FILES and not os.path.isfile(path)):
         raise Mistaken(f"{shown_path(path)}: not an ordinary file")
     manifest = read_manifest(os.path.join(folder, "manifest.json"))
-    given, cases = load(files.get("cases.json", CASES), evaluate.load_cases)
-    frozen, snapshot = load(files.get("snapshot.json", SNAPSHOT), retrieval.load_snapshot)
+    given, cases = load(cases_path or files.get("cases.json", CASES), evaluate.load_cases)
+    corpus = read_corpus(snapshot_path or files.get("snapshot.json", SNAPSHOT))
     report = read_json(files["report.json"]) if "report.json" in files else None
     if report is not None and not evaluate.is_report(report):
         raise Mistaken(f"{shown_path(files['report.json'])}: not a report: it has no list of trials with ids")
@@ -150,12 +214,12 @@ def open_recording(name: str) -> Recording:
         exchanges = provider.load_exchanges(read_bytes(path) if begun else b"", finished=report is not None)
     except provider.DamagedRecording as error:
         raise Mistaken(f"{shown_path(path)}, {error}; the recording is damaged: restore the file") from None
-    hashes = input_hashes(given, frozen, manifest["config"])
+    hashes = input_hashes(given, corpus.sha256, manifest["config"])
     sums = read_bytes(files["SHA256SUMS"]).decode("utf-8", "replace") if "SHA256SUMS" in files else None
     digests = {name: sha256_of(path) for name, path in files.items() if os.path.isfile(path)}
     edits = list(tools.broken_seals(sums, digests))
-    documents = {"cases.json": given, "snapshot.json": frozen}
-    return Recording(os.path.basename(folder), manifest, cases, snapshot, hashes, exchanges, report, edits, documents)
+    documents = {"cases.json": given, "snapshot.json": corpus.document}
+    return Recording(os.path.basename(folder), manifest, cases, corpus, hashes, exchanges, report, edits, documents)
 
 
 def find_recording(name: str) -> str:
@@ -174,10 +238,10 @@ def recordings() -> list[str]:
     return sorted(entry for entry in entries if os.path.isdir(os.path.join(RECORDINGS, entry)))
 
 
-def input_hashes(cases: Any, snapshot: Any, config: Any) -> dict[str, str]:
-    """Fingerprints of all that a request is made from."""
+def input_hashes(cases: Any, snapshot: str, config: Any) -> dict[str, str]:
+    """Fingerprints of all that a request is made from; that of the snapshot is given."""
     inputs = {"prompt": provider.PROMPT, "schema": provider.SCHEMA, "config": config, "cases": cases}
-    return {name: provider.fingerprint(value) for name, value in {**inputs, "snapshot": snapshot}.items()}
+    return {name: provider.fingerprint(value) for name, value in inputs.items()} | {"snapshot": snapshot}
 
 
 def read_manifest(path: str) -> dict[str, Any]:
@@ -231,7 +295,7 @@ def replay(recording: Recording, chosen: list[Planned], index: retrieval.Index) 
     for trial in chosen:
         sending = provider.Replay(recording.exchanges.trials.get(trial.id, {}))
         tape, model = run_trial(trial, recording, index, sending.send)
-        part = trial_json(trial, tape, model, recording)
+        part = trial_json(trial, tape, model, index)
         begun = sending.exact or sending.unused or recording.exchanges.oddities.get(trial.id)
         if recording.report is None and sending.missing and not begun:
             continue  # a run in progress had not come to it
@@ -259,13 +323,14 @@ def run_trial(
     return agent.Tape(agent.controller(task, toolbox, model.ask, model.clock)), model
 
 
-def trial_json(trial: Planned, tape: agent.Tape, model: provider.Model, recording: Recording) -> dict[str, Any]:
+def trial_json(trial: Planned, tape: agent.Tape, model: provider.Model, index: retrieval.Index) -> dict[str, Any]:
     """A trial as it stands in a report, graded."""
     result = tape.result()
+    passages = named_passages(index, trial.case.version, [*trial.case.named, *tape.read()])
     return {
         "id": trial.id, "case_id": trial.case.id, "split": trial.case.split, "repeat": trial.repeat, "mode": trial.mode,
         "result": result,
-        **evaluate.grade(trial.case, result, recording.documents["snapshot.json"]["passages"]),
+        **evaluate.grade(trial.case, result, passages),
         "detail": tape[-1].detail,
         "elapsed_seconds": model.clock() if any(event["elapsed"] is not None for event in model.events) else None,
         "provider_usage": [provider.tokens(event) for event in model.events],
@@ -345,17 +410,21 @@ def columns() -> int:
     return 100
 
 
+def colours() -> bool:
+    """Whether the reader is a person at a terminal who wants colour."""
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+
+
 def print_trials(played: list[Played]) -> None:
     """The table of trials, and every count per path."""
-    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
     trials = [at.json for at in played]
-    print(*tools.trial_lines(trials, colour), "", *tools.summary_lines(evaluate.summarize(trials)), sep="\n")
+    print(*tools.trial_lines(trials, colours()), "", *tools.summary_lines(evaluate.summarize(trials)), sep="\n")
 
 
-def print_trace(played: Played) -> None:
+def print_trace(played: Played, profile: str) -> None:
     """A trial as a story, then its grade with its findings."""
     checks, wide = played.json["checks"], columns()
-    print(*tools.story(played.trial.id, played.trial.case.split, played.tape, wide), sep="\n")
+    print(*tools.story(played.trial.id, f"{played.trial.case.split}, {profile} profile", played.tape, wide), sep="\n")
     outcome = getattr(evaluate.Outcome, checks["outcome"].upper())
     print(*tools.paragraphs("grade", f"{outcome}: {outcome.sentence}", wide, 0), sep="\n")
     for finding in played.json["findings"]:
@@ -385,7 +454,7 @@ class Run:
         for at, trial in enumerate(plan, 1):
             replay, live = self.sending(trial.id)
             tape, model = run_trial(trial, self.recording, index, live.send)
-            part, end = trial_json(trial, tape, model, self.recording), tape[-1]
+            part, end = trial_json(trial, tape, model, index), tape[-1]
             if end.reason in (agent.Reason.REPLAY_REQUEST_MISMATCH, agent.Reason.REPLAY_EXHAUSTED):
                 raise Mistaken(f"{trial.id}: {end.detail}: this run cannot go on; make a new one")
             if end.reason in agent.BUDGETS:
@@ -427,8 +496,17 @@ class Run:
 
 
 def live_command(argv: list[str]) -> int:
-    """Show what a live run would do; with --execute-approved do it, or go on with one that ended early."""
-    options = live_options(argv)
+    """The plan of a live run; with --execute-approved the run, or the rest of one that ended early."""
+    return live(live_options(argv, Parser("--live", live_command.__doc__ or ""), asking=False))
+
+
+def ask_command(argv: list[str]) -> int:
+    """One question over a snapshot, live: the plan, and with --execute-approved the answer with its citations."""
+    return live(live_options(argv, Parser("ask"), asking=True))
+
+
+def live(options: argparse.Namespace) -> int:
+    """Show the plan, and carry it out where that is approved."""
     try:
         folder, recording = resumable(options) if options.resume else planned(options)
         if options.execute_approved:
@@ -445,24 +523,29 @@ def live_command(argv: list[str]) -> int:
     return execute(folder, options)
 
 
-def live_options(argv: list[str]) -> argparse.Namespace:
-    """The flags of a live run; raises Mistaken."""
-    parser = Parser("run.py --live", "Show the plan of a live run; with --execute-approved, make it.")
-    for name, about in {
-        "live": "", "execute-approved": "send requests, which cost money",
-        "resend": "with --resume: send again what may have been paid for already",
-        "retry-faults": "with --resume: run the trials again that a fault ended",
-    }.items():
-        parser.add_argument(f"--{name}", action="store_true", help=about)
-    for name, default in {
-        "resume": None, "name": None, "case": None, "cases": CASES, "snapshot": SNAPSHOT, "model": "gemini-3.8-flash",
-        "price": None,
-    }.items():
+def live_options(argv: list[str], parser: Parser, asking: bool) -> argparse.Namespace:
+    """The flags of a live run, or of one question; raises Mistaken."""
+    parser.add_argument("--execute-approved", action="store_true", help="send requests, which cost money")
+    if asking:
+        parser.add_argument("question", nargs="+", metavar="QUESTION")
+        parser.set_defaults(cases=None, case=None, repeats=1, resume=None, resend=False, retry_faults=False)
+        parser.add_argument("--version", metavar="V", help="needed where the snapshot has several")
+    else:
+        parser.set_defaults(question=None)
+        for name, help_ in {
+            "live": None, "resend": "with --resume: send again what may have been paid for already",
+            "retry-faults": "with --resume: run the trials again that a fault ended",
+        }.items():
+            parser.add_argument(f"--{name}", action="store_true", help=help_)
+        for name, default in {"resume": None, "case": None, "cases": CASES}.items():
+            parser.add_argument(f"--{name}", default=default)
+        parser.add_argument("--repeats", metavar="N", type=int, default=2)
+    for name, default in {"name": None, "snapshot": SNAPSHOT, "model": "gemini-3.8-flash", "price": None}.items():
         parser.add_argument(f"--{name}", default=default)
-    parser.add_argument("--mode", choices=("fixed", "agent"))
+    parser.add_argument("--mode", choices=("fixed", "agent"), default="agent" if asking else None)
     parser.add_argument("--thinking", choices=("LOW", "MEDIUM", "HIGH", "MINIMAL", "off"), default="LOW")
     for name, number in {
-        "repeats": 2, "candidates": 2, "max-output-tokens": 4096, "max-requests": None, "token-budget": None,
+        "candidates": None, "max-output-tokens": 4096, "max-requests": None, "token-budget": None,
     }.items():
         parser.add_argument(f"--{name}", metavar="N", type=int, default=number)
     for name in ("temperature", "cost-budget"):
@@ -471,15 +554,41 @@ def live_options(argv: list[str]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
+def posed(options: argparse.Namespace, index: retrieval.Index) -> tuple[Any, list[evaluate.Case]]:
+    """The cases of a run: those of a file, checked against the passages, or a question that nobody labelled; raises
+    Mistaken."""
+    if options.question is None:
+        given, cases = load(options.cases, evaluate.load_cases)
+        faults = label_check(options.cases, cases, index)[0]
+        if faults:
+            raise Mistaken(*faults)
+        if options.case not in (None, *(case.id for case in cases)):
+            raise Mistaken(f"no case {agent.shown(options.case)}; there are {', '.join(case.id for case in cases)}")
+        return given, cases
+    case = {"question": " ".join(options.question), "version": the_version(options.version, index)}
+    given = {"cases": [{"id": "question", **case, "split": "asked"}]}
+    try:
+        return given, evaluate.load_cases(given)
+    except evaluate.CaseFaults as error:
+        raise Mistaken(*error.faults) from None
+
+
+def the_version(wanted: str | None, index: retrieval.Index) -> str:
+    """The version that was asked for, or else the only one; raises Mistaken."""
+    if wanted is None and len(index.versions) == 1:
+        return index.versions[0]
+    if wanted not in index.versions:
+        what = "--version is needed" if wanted is None else f"no passage of version {agent.shown(wanted)}"
+        raise Mistaken(f"{what}: there are {', '.join(index.versions)}")
+    return wanted
+
+
 def planned(options: argparse.Namespace) -> tuple[str, Recording]:
     """The folder and the recording, still empty, of the run that the flags ask for; raises Mistaken."""
-    given, cases = load(options.cases, evaluate.load_cases)
-    frozen, snapshot = load(options.snapshot, retrieval.load_snapshot)
-    faults = evaluate.label_faults(cases, frozen["passages"])
-    if faults:
-        raise Mistaken(*(f"{shown_path(options.cases)}: {fault}" for fault in faults))
-    if options.case not in (None, *(case.id for case in cases)):
-        raise Mistaken(f"no case {agent.shown(options.case)}; there are {', '.join(case.id for case in cases)}")
+    corpus = read_corpus(options.snapshot)
+    limits, candidates = tools.PROFILES[corpus.profile]
+    with contextlib.closing(corpus.open()) as index:
+        given, cases = posed(options, index)
     temperature = {} if options.temperature is None else {"temperature": options.temperature}
     thinking = {} if options.thinking == "off" else {"thinkingConfig": {"thinkingLevel": options.thinking}}
     config = {"maxOutputTokens": options.max_output_tokens, **temperature, **thinking}
@@ -489,15 +598,15 @@ def planned(options: argparse.Namespace) -> tuple[str, Recording]:
         "format": 1, "execution_mode": "live-Gemini-API", "provenance": "Recorded live, exchange by exchange.",
         "recorded_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "model": model,
         "endpoint": tools.endpoint(os.environ, model),
-        "config": config, "limits": agent.Limits()._asdict() | dict(map(tools.named_limit, options.limit)),
+        "config": config, "limits": limits._asdict() | dict(map(tools.named_limit, options.limit)),
         "batch_request_cap": tools.MOST_REQUESTS, "budget": {},
-        "candidates": options.candidates, "repeats": options.repeats,
+        "candidates": candidates if options.candidates is None else options.candidates, "repeats": options.repeats,
         "modes": [mode for mode in ("fixed", "agent") if options.mode in (None, mode)],
         "cases": [case.id for case in cases if options.case in (None, case.id)],
         "hashes": {}, "environment": environment(),
     }
     tools.check_manifest(manifest)
-    hashes = input_hashes(given, frozen, config)
+    hashes = input_hashes(given, corpus.sha256, config)
     manifest["hashes"] = {**hashes, "sources": provider.fingerprint(source_hashes())}
     name = time.strftime(f"%Y%m%dT%H%M%SZ-{model}", time.gmtime()) if options.name is None else options.name
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
@@ -505,9 +614,9 @@ def planned(options: argparse.Namespace) -> tuple[str, Recording]:
     folder = os.path.join(RECORDINGS, name)
     if os.path.lexists(folder):
         raise Mistaken(f"{shown_path(folder)} exists: give another --name, or go on with it by --live --resume {name}")
-    documents = {"cases.json": given, "snapshot.json": frozen}
-    empty = provider.Exchanges({}, {})
-    recording = Recording(name, manifest, cases, snapshot, hashes, empty, None, [], documents)
+    documents = {"cases.json": given, "snapshot.json": corpus.document}
+    empty = provider.Exchanges({}, {}, [])
+    recording = Recording(name, manifest, cases, corpus, hashes, empty, None, [], documents)
     manifest["batch_request_cap"] = min(tools.worst_requests(manifest), tools.MOST_REQUESTS)
     return folder, budgeted(recording, options)
 
@@ -559,7 +668,7 @@ def key_state() -> str:
 
 def progress_rows(recording: Recording) -> Iterator[tuple[str, str]]:
     """What is done of a run, what is missing, and what is in doubt."""
-    with contextlib.closing(open_index(recording.snapshot)) as index:
+    with contextlib.closing(recording.corpus.open()) as index:
         played = list(replay(recording, plan_of(recording), index))
     whole = {at.trial.id for at in played if not at.sending.missing}
     missing = [trial.id for trial in plan_of(recording) if trial.id not in whole]
@@ -570,15 +679,18 @@ def progress_rows(recording: Recording) -> Iterator[tuple[str, str]]:
     yield "faults", ", ".join(faults) or "none"
 
 
-def write_file(path: str, document: Any) -> None:
-    """Put JSON, or a text, into a file as a whole or not at all; raises OSError."""
-    text = document if isinstance(document, str) else json.dumps(document, ensure_ascii=False, indent=1) + "\n"
+def write_file(path: str, content: Any) -> None:
+    """Put JSON, a text, or what a function writes, into a file as a whole or not at all; raises OSError."""
     part = f"{path}.{os.getpid()}.part"
     try:
-        with open(part, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
+        if callable(content):
+            content(part)
+        else:
+            text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False, indent=1) + "\n"
+            with open(part, "w", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
         os.replace(part, path)
     finally:
         if os.path.lexists(part):
@@ -596,20 +708,31 @@ def create_recording(folder: str, recording: Recording) -> None:
         raise Mistaken(f"{shown_path(folder)}: {error.strerror or error}; nothing was sent") from None
 
 
-def execute(folder: str, options: argparse.Namespace) -> int:
-    """Make a run, or what is left of it, and write its report; the exit code says whether it came to its end."""
+@contextlib.contextmanager
+def terminable() -> Iterator[None]:
+    """Let SIGTERM end the block as Ctrl-C does."""
     import signal
 
     def terminate(*_: Any) -> NoReturn:
         raise KeyboardInterrupt("SIGTERM")
 
-    before, played = signal.signal(signal.SIGTERM, terminate), list[Played]()
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def execute(folder: str, options: argparse.Namespace) -> int:
+    """Make a run, or what is left of it, and write its report; the exit code says whether it came to its end."""
+    played = list[Played]()
     try:
         journal = provider.Journal(folder)
     except OSError as error:
         raise Mistaken(f"{shown_path(folder)}: {error.strerror or error}") from None
     try:
-        return carry_out(folder, journal, options, played)
+        with terminable():
+            return carry_out(folder, journal, options, played)
     except (tools.Stopped, OSError, KeyboardInterrupt) as error:
         why = "interrupted" if isinstance(error, KeyboardInterrupt) else f"stopped: {error}"
         go_on = f"python3 run.py --live --resume {os.path.basename(folder)} --execute-approved"
@@ -618,7 +741,6 @@ def execute(folder: str, options: argparse.Namespace) -> int:
         return TERMINATED if error.args == ("SIGTERM",) else INTERRUPTED if why == "interrupted" else STOPPED
     finally:
         journal.close()
-        signal.signal(signal.SIGTERM, before)
 
 
 def carry_out(folder: str, journal: provider.Journal, options: argparse.Namespace, played: list[Played]) -> int:
@@ -631,7 +753,7 @@ def carry_out(folder: str, journal: provider.Journal, options: argparse.Namespac
         os.remove(os.path.join(folder, "SHA256SUMS"))
     write_file(os.path.join(folder, "manifest.json"), recording.manifest)
     run = Run(recording, journal, options)
-    with contextlib.closing(open_index(recording.snapshot)) as index:
+    with contextlib.closing(recording.corpus.open()) as index:
         played.extend(run.trials(index))
     finished = open_recording(folder)
     report = report_json(
@@ -641,7 +763,13 @@ def carry_out(folder: str, journal: provider.Journal, options: argparse.Namespac
     sealed = sorted(name for name in os.listdir(folder) if name.endswith((".json", ".jsonl")))
     sums = (f"{sha256_of(os.path.join(folder, name))}  {name}\n" for name in sealed)
     write_file(os.path.join(folder, "SHA256SUMS"), "".join(sums))
-    print_trials(played)
+    if options.question is None:
+        print_trials(played)
+    else:
+        with contextlib.closing(finished.corpus.open()) as index:
+            read = named_passages(index, played[0].trial.case.version, played[0].tape.read())
+        titles = {passage["source_id"]: passage["title"] for passage in read}
+        print(*tools.reply_lines(played[0].tape, titles, columns()), sep="\n")
     measured = sum(at.json["checks"]["outcome"] != "not_measured" for at in played)
     say(f"{measured} of {len(played)} measured | live requests: {run.made} | {shown_path(folder)}")
     if measured < len(played):
@@ -651,33 +779,30 @@ def carry_out(folder: str, journal: provider.Journal, options: argparse.Namespac
 
 
 # === The commands =====================================================================================================
-class Parser(argparse.ArgumentParser):
-    """A parser whose complaints are one line, as all of ours are."""
-    def __init__(self, prog: str, description: str) -> None:
-        layout = functools.partial(argparse.RawTextHelpFormatter, width=100)  # to find one, argparse imports shutil
-        super().__init__(prog=prog, description=description, allow_abbrev=False, formatter_class=layout)
-
-    def error(self, message: str) -> NoReturn:
-        raise Mistaken(f"{message} (see {self.prog} --help)")
-
-
 def replay_command(argv: list[str]) -> int:
     """Replay a recording, print what came out, and say whether it is what was recorded."""
-    parser = Parser("run.py", HELP)
+    listed = "\n".join(f"  {word:8} {(does.__doc__ or '').splitlines()[0]}" for word, does in WORDS.items())
+    parser = Parser("", "With no word, replay a recording; --live plans a live run. The words:\n" + listed)
     parser.add_argument("--recording", metavar="NAME_OR_PATH", default="published", help="another recording")
     parser.add_argument("--case", metavar="ID", help="only this case, with the trace of every step")
     parser.add_argument("--mode", choices=("fixed", "agent"), help="only this path")
     parser.add_argument("--repeat", metavar="N", type=int, help="only this repeat")
+    parser.add_argument("--cases", metavar="FILE", help="other cases than the recording's")
+    parser.add_argument("--snapshot", metavar="FILE", help="other passages than the recording's")
     parser.add_argument("--trace", action="store_true", help="the trace of every step")
     parser.add_argument("--json", action="store_true", help="one JSON document, nothing else")
+    parser.add_argument("--html", metavar="FILE", help="the report as one page, whole in itself")
     options = parser.parse_args(argv)
-    began, recording = time.monotonic(), open_recording(options.recording)
+    page = empty_page(options.html) if options.html else ""
+    began, recording = time.monotonic(), open_recording(options.recording, options.cases, options.snapshot)
     plan = plan_of(recording)
     chosen = choose(plan, options)
-    with contextlib.closing(open_index(recording.snapshot)) as index:
+    with contextlib.closing(recording.corpus.open()) as index:
         played = list(replay(recording, chosen, index))
-    problems = list(problems_of(recording, played, {trial.id for trial in plan}))
-    code = DIFFERS if problems else DONE
+        problems = list(problems_of(recording, played, {trial.id for trial in plan}))
+        code = DIFFERS if problems else DONE
+        if page:
+            write_file(options.html, filled_page(page, report_json(recording, played, problems), recording, index))
     if options.json:
         print(json.dumps(report_json(recording, played, problems), indent=1))
     else:
@@ -689,6 +814,32 @@ def replay_command(argv: list[str]) -> int:
         took = f"{time.monotonic() - began:.1f} s"
         say(f"replayed {len(played)} of {len(plan)} trials | exchanges: {fared} | live requests: 0 | {took}")
     return code
+
+
+EMPTY = '<script type="application/json" id="recording"></script>'
+
+
+def empty_page(path: str) -> str:
+    """The viewer, for a page at that path; raises Mistaken where something else than a page of the kit stands there."""
+    page = read_bytes(os.path.join(RECORDINGS, "viewer.html")).decode("utf-8")
+    mark = re.search('<meta name="generator"[^>]*>', page)
+    if os.path.lexists(path) and (not mark or mark[0].encode() not in read_bytes(path)[:2000]):
+        raise Mistaken(f"{shown_path(path)} exists and is no page that this kit wrote: give another name")
+    return page
+
+
+def filled_page(page: str, report: dict[str, Any], recording: Recording, index: retrieval.Index) -> str:
+    """The viewer with a recording in it; nothing in the recording can end the element that it stands in."""
+    names = {(at.case.version, name) for at in plan_of(recording) for name in at.case.named}
+    for result in (trial["result"] for trial in report["trials"]):
+        read = (step["arguments"].get("source_id", "") for step in result["observations"])
+        names |= {(result["version"], name) for name in read}
+    passages = (passage for version, name in sorted(names) for passage in named_passages(index, version, [name]))
+    cases = [{name: getattr(at, name) for name in ("id", "question", "version", "split")} for at in recording.cases]
+    events = recording.exchanges.events
+    document = {"report": report, "exchanges": events, "cases": cases, "passages": list(passages)}
+    text = re.sub("[<>&\u2028\u2029]", lambda odd: f"\\u{ord(odd[0]):04x}", json.dumps(document, ensure_ascii=False))
+    return page.replace(EMPTY, EMPTY.replace("></", f">{text}</"))
 
 
 def problems_of(recording: Recording, played: list[Played], planned: set[str]) -> Iterator[Problem]:
@@ -716,20 +867,12 @@ def choose(plan: list[Planned], options: argparse.Namespace) -> list[Planned]:
     return wanted
 
 
-def open_index(snapshot: retrieval.Snapshot) -> retrieval.Index:
-    """An index over the snapshot; raises Mistaken where none can be had."""
-    try:
-        return retrieval.Index(snapshot)
-    except retrieval.IndexFault as error:
-        raise Mistaken(str(error)) from None
-
-
 def print_replay(recording: Recording, chosen: list[Planned], played: list[Played], trace_too: bool) -> None:
     """What a replay shows: where the recording is from, the traces, the table, the summary."""
     about = "{model}, {recorded_at:.10}. {provenance}".format(**recording.manifest)
     print(*tools.paragraphs(f"recording {recording.name}", about, columns(), 0), "", sep="\n")
     for at in played if trace_too else []:
-        print_trace(at)
+        print_trace(at, recording.corpus.profile)
     print_trials(played)
     if recording.report is None:
         say("report.json is not there: nothing to compare the trials with")
@@ -741,33 +884,39 @@ def print_replay(recording: Recording, chosen: list[Planned], played: list[Playe
 
 
 def check_command(argv: list[str]) -> int:
-    """Say what is wrong or weak in cases, labels and passages."""
-    parser = Parser("run.py check", "What is wrong or weak in cases, labels and passages.")
+    """What is wrong or weak in cases, labels and passages."""
+    parser = Parser("check")
     for name, default in (("--cases", CASES), ("--snapshot", SNAPSHOT)):
         parser.add_argument(name, metavar="FILE", default=default, help="default: the published one")
     options = parser.parse_args(argv)
-    faults: list[str] = []
-    loaded: list[Any] = []
-    for path, parse in ((options.cases, evaluate.load_cases), (options.snapshot, retrieval.load_snapshot)):
+    faults, loaded, weak = list[str](), list[Any](), list[str]()
+    for read in (lambda: load(options.cases, evaluate.load_cases), lambda: read_corpus(options.snapshot)):
         try:
-            loaded.append(load(path, parse))
+            loaded.append(read())
         except Faulty as error:
             faults += error.lines
-    weak: list[str] = []
     if not faults:
-        cases, passages = loaded[0][1], loaded[1][0]["passages"]
-        faults += [f"{shown_path(options.cases)}: {fault}" for fault in evaluate.label_faults(cases, passages)]
-        weak = evaluate.weak_labels(cases, passages)
-        say(f"{len(cases)} cases, {len(passages)} passages")
+        cases, corpus = loaded[0][1], loaded[1]
+        with contextlib.closing(corpus.open()) as index:
+            faults, weak = label_check(options.cases, cases, index)
+            say(f"{len(cases)} cases, {sum(map(index.count, index.versions))} passages")
     for line in [f"fault: {fault}" for fault in faults] + [f"weak: {label}" for label in weak]:
         say(line)
     say(f"{len(faults)} faults, {len(weak)} weak labels")
     return DIFFERS if faults else DONE
 
 
+def label_check(path: str, cases: list[evaluate.Case], index: retrieval.Index) -> tuple[list[str], list[str]]:
+    """The faults of the labels in a file beside a snapshot, and what is weak about them."""
+    passages = [
+        passage for case in cases for passage in named_passages(index, case.version, case.named)]
+    faults = evaluate.label_faults(cases, passages, index.versions)
+    return [f"{shown_path(path)}: {fault}" for fault in faults], evaluate.weak_labels(cases, passages)
+
+
 def guards_command(argv: list[str]) -> int:
-    """Trip every guard on purpose, with a scripted model, and say whether each held."""
-    parser = Parser("run.py guards", "Every guard, tripped on purpose by a scripted model: no key, no network.")
+    """Every guard, tripped on purpose by a scripted model: no key, no network."""
+    parser = Parser("guards")
     parser.add_argument("name", nargs="?", metavar="NAME", help="only this guard")
     name, table = parser.parse_args(argv).name, read_json(os.path.join(RECORDINGS, "guards.json"))["guards"]
     chosen = [guard for guard in table if name in (None, guard["guard"])]
@@ -809,8 +958,8 @@ def stand_ins() -> dict[str, agent.Ask]:
 
 
 def doctor_command(argv: list[str]) -> int:
-    """Say what this machine has, and whether every recording is whole."""
-    Parser("run.py doctor", "Python, SQLite, FTS5, the recordings' integrity, and which key is set.").parse_args(argv)
+    """What this machine has, which key variable is set, and whether the recordings are whole."""
+    Parser("doctor").parse_args(argv)
     for name, value in environment().items():
         say(f"{name:10}{value}")
     faults = 0
@@ -832,13 +981,116 @@ def doctor_command(argv: list[str]) -> int:
     return DIFFERS if faults else DONE
 
 
-WORDS: dict[str, tuple[Callable[[list[str]], int], str]] = {
-    "check": (check_command, "what is wrong or weak in cases, labels and passages"),
-    "guards": (guards_command, "every guard, tripped on purpose, without a key"),
-    "doctor": (doctor_command, "what this machine has, and whether the recordings are whole"),
+def search_command(argv: list[str]) -> int:
+    """What retrieval finds for a query, with the matched words marked; nothing is sent anywhere."""
+    parser = Parser("search")
+    parser.add_argument("words", nargs="+", metavar="WORDS")
+    parser.add_argument("--version", metavar="V", help="needed where the snapshot has several")
+    parser.add_argument("--snapshot", metavar="FILE", default=SNAPSHOT, help="default: the published one")
+    parser.add_argument("-k", metavar="N", type=int, default=10, help="how many passages at most, 1 to 100")
+    parser.add_argument("--json", action="store_true", help="one JSON document, nothing else")
+    options = parser.parse_args(argv)
+    query = " ".join(options.words)
+    if not query.strip() or len(query) > agent.LONGEST:
+        raise Mistaken(f"a query has 1 to {agent.LONGEST} characters and is not blank; this one has {len(query)}")
+    with contextlib.closing(read_corpus(options.snapshot).open()) as index:
+        version = the_version(options.version, index)
+        try:
+            found = tools.found(index, query, version, options.k, "{}" if options.json else "[{}]")
+        except (ValueError, retrieval.SearchFailed) as error:
+            raise Mistaken(str(error)) from None
+    if options.json:
+        print(json.dumps(found, indent=1))
+    else:
+        print(*tools.found_lines(found, columns()), sep="\n")
+    return DONE
+
+
+def build_command(argv: list[str]) -> int:
+    """A snapshot from documents (HTML, Markdown, plain text), or one version more in a snapshot."""
+    parser = Parser("build")
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="a file, or a folder with all below it")
+    parser.add_argument("--version", metavar="V", required=True, help="the version that the documents are of")
+    parser.add_argument("--base-url", metavar="URL", default="", help="where the documents stand for a reader")
+    parser.add_argument("--encoding", metavar="E", default="", help="of those documents that are not UTF-8")
+    parser.add_argument("--replace", action="store_true", help="drop what the snapshot has of this version")
+    parser.add_argument("-o", dest="out", metavar="FILE", required=True, help="FILE.json or FILE.sqlite")
+    options = parser.parse_args(argv)
+    if not options.out.endswith((".json", ".sqlite")):
+        raise Mistaken(f"-o {options.out}: the name of a snapshot ends in .json or .sqlite")
+    if not re.fullmatch("(?:https?://[!-~]+)?", options.base_url):
+        raise Mistaken(f"--base-url {options.base_url}: not an http:// or https:// address")
+    try:
+        agent.checked(agent.Task("?", options.version, "agent"))
+        with terminable(), contextlib.closing(  # "": SQLite keeps what waits in a file of its own, and removes it
+            retrieval.Build(options.version, options.base_url, options.encoding, "")) as build:
+            return carry_build(build, options)
+    except (agent.Mistake, retrieval.BuildFault, retrieval.IndexFault, retrieval.SnapshotFaults, OSError) as error:
+        if isinstance(error, OSError) and error.filename:
+            raise Mistaken(f"{shown_path(error.filename)}: {error.strerror}; nothing was written") from None
+        raise Mistaken(f"{error}; nothing was written") from None
+
+
+def carry_build(build: retrieval.Build, options: argparse.Namespace) -> int:
+    """Read the documents, write the snapshot, and tell what became of every file."""
+    if os.path.lexists(options.out):
+        with contextlib.closing(read_corpus(options.out).open()) as old:
+            if old.profile != "documents":
+                raise Mistaken(f"{options.out} has the {old.profile} profile, to which no documents can be added")
+            if options.version in old.versions and not options.replace:
+                raise Mistaken(f"{options.out} has version {options.version} already: --replace builds it anew")
+            build.keep(passage for passage in old.passages() if passage.version != options.version)
+    counts = {"used": 0, "skipped": 0, "refused": 0}
+    for name, path, why in documents(options.paths):
+        became = "skipped" if why else "used"
+        try:
+            if not why:
+                with open(path, "rb") as file:
+                    why = "; ".join(build.add(name, file.read(retrieval.LARGEST_DOCUMENT + 1)))
+        except (OSError, retrieval.DocumentRefused, retrieval.DocumentSkipped) as error:
+            became = "skipped" if isinstance(error, retrieval.DocumentSkipped) else "refused"
+            why = getattr(error, "strerror", None) or str(error)
+        counts[became] += 1
+        if why:
+            complain(f"{became}: {path}: {why}")
+        elif sys.stderr.isatty():
+            print(f"\r\x1b[K{counts['used']} files: {tools.visible(name)[:60]}", end="", file=sys.stderr, flush=True)
+    if not counts["used"]:
+        raise Mistaken(f"no document among the {sum(counts.values())} files of {', '.join(options.paths)}")
+    if options.out.endswith(".sqlite"):
+        write_file(options.out, lambda part: retrieval.create_store(part, "documents", build.passages()))
+    else:
+        passages = [{name: value for name, value in at._asdict().items() if value} for at in build.passages()]
+        write_file(options.out, {"profile": "documents", "passages": passages})
+    told = " + ".join(f"{count} {became}" for became, count in counts.items())
+    made = build.counts
+    say(f"{options.out}: {os.path.getsize(options.out)} bytes, {made['bytes']} of text; "
+        f"{made['removed']} odd characters left out")
+    say(f"found {sum(counts.values())} files = {told}; {made['passages']} passages; {made['duplicates']} duplicates")
+    return DIFFERS if counts["refused"] else DONE
+
+
+def documents(paths: list[str]) -> Iterator[tuple[str, str, str]]:
+    """Every file there is, in order: its name below the path given, its path, and why it is no document."""
+    for top in paths:
+        if not os.path.isdir(top):
+            yield os.path.basename(top), top, "" if os.path.isfile(top) else "no file and no folder"
+            continue
+        sphinx, faults = not {"objects.inv", ".buildinfo"}.isdisjoint(os.listdir(top)), list[OSError]()
+        for folder, folders, files in os.walk(top, onerror=faults.append):
+            folders.sort()
+            for path in (os.path.join(folder, name) for name in sorted(files + folders)):
+                name, mode = os.path.relpath(path, top).replace(os.sep, "/"), os.lstat(path).st_mode
+                if not stat.S_ISDIR(mode):
+                    odd = "a symbolic link" if stat.S_ISLNK(mode) else "" if stat.S_ISREG(mode) else "no ordinary file"
+                    yield name, path, odd or retrieval.skipped(name, sphinx)
+        yield from ((str(at.filename), str(at.filename), at.strerror or "cannot be read") for at in faults)
+
+
+WORDS: dict[str, Callable[[list[str]], int]] = {
+    "check": check_command, "guards": guards_command, "doctor": doctor_command, "search": search_command,
+    "ask": ask_command, "build": build_command,
 }
-HELP = "With no word, replay a recording; --live plans a live run. The words, each with its own --help:\n" + "\n".join(
-    f"  {word:8} {text}" for word, (_, text) in WORDS.items())
 
 
 def complain(line: str) -> None:
@@ -889,10 +1141,9 @@ def command(argv: list[str]) -> int:
     if argv and not argv[0].startswith("-"):
         if argv[0] not in WORDS:
             raise Mistaken(f"no word {agent.shown(argv[0])}; there are {', '.join(WORDS)}, or none to replay")
-        return WORDS[argv[0]][0](argv[1:])
+        return WORDS[argv[0]](argv[1:])
     return live_command(argv) if "--live" in argv else replay_command(argv)
 
 
 if __name__ == "__main__":
-    gc.set_threshold(100_000)  # a replay keeps what it makes: looking for garbage early would cost a fifth of its time
     os._exit(main())  # nothing is left to tidy up, and tidying would take as long as a tenth of a replay

@@ -14,6 +14,8 @@ import agent
 import retrieval
 
 CALL_SECONDS = 45  # the longest that one exchange may take
+# What a trial may use, and how many candidates a search hands out, where nothing else is asked for.
+PROFILES = {"plain": (agent.Limits(), 2), "documents": (agent.Limits(reads=6, source_bytes=8192), 5)}
 Event = dict[str, Any]
 
 # === The tools ========================================================================================================
@@ -430,9 +432,9 @@ def summary_lines(summary: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
         yield f"{mode}: {sum(outcomes.values())} trials: {listed}"
 
 
-def story(trial: str, split: str, tape: agent.Tape, columns: int) -> Iterator[str]:
+def story(trial: str, about: str, tape: agent.Tape, columns: int) -> Iterator[str]:
     """A trial step by step: what was proposed, admitted, found and read, what is left, and how it ended."""
-    yield f"== {visible(trial)} == {split}, version {tape.task.version}, {tape.task.mode} path"
+    yield f"== {visible(trial)} == version {tape.task.version}, {tape.task.mode} path, {about}"
     yield from paragraphs("question", tape.task.question, columns, 0)
     for at in range(len(tape)):
         yield from step_lines(agent.Tape(tape[: at + 1]), columns)
@@ -478,7 +480,51 @@ def _ending_lines(tape: agent.Tape, columns: int) -> Iterator[str]:
     if end.detail:
         yield from paragraphs("seen", end.detail, columns)
     if end.result:
-        yield from paragraphs("answer", end.result["answer"], columns, 0)
-    for number, citation in enumerate(end.result.get("citations", []), 1):
-        yield from paragraphs(f"[{number}] {visible(citation['source_id'])}", agent.compact(citation["quote"]), columns)
-        yield f"       {visible(citation['url'])}"
+        yield from _answer_lines(end.result, {}, columns)
+
+
+def _answer_lines(result: Mapping[str, Any], titles: Mapping[str, str], columns: int) -> Iterator[str]:
+    yield from paragraphs("answer", result["answer"], columns, 0)
+    for number, at in enumerate(result["citations"], 1):
+        label = f"[{number}] {visible(titles.get(at['source_id']) or at['source_id'])}"
+        yield from paragraphs(label, agent.compact(at["quote"]), columns)
+        yield f"       {visible(at['url'])}"
+
+
+def reply_lines(tape: agent.Tape, titles: Mapping[str, str], columns: int) -> Iterator[str]:
+    """The answer of a trial with its numbered citations, or why there is none and what was tried."""
+    end = tape[-1]
+    if end.result:
+        yield from _answer_lines(end.result, titles, columns)
+        return
+    yield from paragraphs("no answer", f"{end.reason}: {end.reason.sentence} {end.detail}".rstrip(), columns, 0)
+    for fact in tape.of("replied")[-1:]:
+        yield from paragraphs("the model said", fact.decision["assessment"], columns)
+    for fact in tape.of("observed"):
+        known = ": " + (", ".join(at.source_id for at in fact.handles) or "nothing matched")
+        yield from paragraphs(fact.tool, fact.argument + known * (fact.tool == "search"), columns)
+
+
+def found(index: retrieval.Index, query: str, version: str, limit: int, mark: str) -> dict[str, Any]:
+    """What a search by hand finds, as JSON, each matched word in a snippet put into `mark`; raises ValueError and
+    retrieval.SearchFailed as `Index.search` does."""
+    ranking = index.search(query, version, limit)
+    candidates = []
+    for rank, at in enumerate(ranking.passages, 1):
+        snippet = "".join(mark.format(text) if matched else text for text, matched in index.snippet(at, query))
+        place = {"source_id": at.source_id, "rank": rank, "version": version, "title": at.title, "url": at.url}
+        candidates.append({**place, "snippet": snippet})
+    known = {"query": query, "terms": list(dict.fromkeys(index.terms(query))), "version": version}
+    return {**known, "profile": index.profile, "outcome": str(ranking.outcome), "candidates": candidates}
+
+
+def found_lines(found: Mapping[str, Any], columns: int) -> Iterator[str]:
+    """What a search by hand found, for people."""
+    for at in found["candidates"]:
+        yield visible(f"{at['rank']:2} {at['title'] or at['source_id']}")
+        yield from paragraphs(at["version"], at["snippet"], columns)
+        yield f"   {visible(at['url'])}"
+    if not found["candidates"]:
+        yield f"nothing matched {' '.join(found['terms'])}" if found["terms"] else "the query has no searchable term"
+        if found["profile"] == "plain" and retrieval.spaced(found["query"]) != found["query"]:
+            yield "the plain profile finds only whole runs of text that is written without spaces"

@@ -29,7 +29,8 @@ def contents() -> dict[str, bytes]:
     cases = run.read_json(os.path.join(run.HERE, "cases.json"))
     snapshot = run.read_json(os.path.join(run.HERE, "snapshot.json"))
     files = {
-        "manifest.json": _json(_manifest(report, run.input_hashes(cases, snapshot, report["config"]))),
+        "manifest.json": _json(_manifest(report, run.input_hashes(
+            cases, provider.fingerprint(snapshot), report["config"]))),
         "exchanges.jsonl": b"".join(_lines(report, snapshot)),
         "report.json": report_bytes,
     }

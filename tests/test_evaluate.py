@@ -754,9 +754,10 @@ class Labels(unittest.TestCase):
             ({"stale": {"pan": "melted"}}, ["source 'pan' is not in version 1.0 of the snapshot"]),
         )
         for changes, lines in rows:
-            self.assertEqual([f"case 'boil': {at}" for at in lines], label_faults([one_case(**changes)], PASSAGES))
+            told = label_faults([one_case(**changes)], PASSAGES, ("1.0", "2.0"))
+            self.assertEqual([f"case 'boil': {at}" for at in lines], told)
         self.assertEqual(["case 'boil': version 1.0 is not in the snapshot: no version at all"],
-                         label_faults([one_case()], []))
+                         label_faults([one_case()], [], ()))
 
     def test_weak_patterns_are_named_with_their_weakness(self) -> None:
         """(pattern, words of each warning it gets as one that is required)."""
