@@ -95,13 +95,46 @@ def shown_path(path: str) -> str:
     return path if inside.startswith("..") else inside
 
 
-def load(path: str, parse: Callable[[Any], Loaded]) -> tuple[Any, Loaded]:
+def read_text(path: str) -> str:
+    """The text of a file; raises Mistaken."""
+    try:
+        return read_bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Mistaken(f"{shown_path(path)}: not UTF-8: {error}") from None
+
+
+def load(
+    path: str, parse: Callable[[Any], Loaded], read: Callable[[str], Any] = read_json
+) -> tuple[Any, Loaded]:
     """The document in a file and what `parse` makes of it; raises Faulty with every fault of the file."""
-    document = read_json(path)
+    document = read(path)
     try:
         return document, parse(document)
     except (evaluate.CaseFaults, retrieval.SnapshotFaults) as error:
         raise Faulty(*(f"{shown_path(path)}: {fault}" for fault in error.faults)) from None
+
+
+def load_cases(document: Any) -> list[evaluate.Case]:
+    """The cases of a document; raises evaluate.CaseFaults."""
+    return evaluate.load_cases(document, timer=os.name == "posix")
+
+
+def within(work: Callable[[], Loaded]) -> Loaded:
+    """What the work gives; raises TimeoutError where it takes more than two seconds: a pattern can search for ever."""
+    if os.name != "posix":
+        return work()
+    import signal
+
+    def late(*_: Any) -> NoReturn:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, 2)
+    try:
+        return work()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 class Corpus(NamedTuple):
@@ -203,7 +236,7 @@ def open_recording(name: str, cases_path: str | None = None, snapshot_path: str 
     for path in (path for name, path in files.items() if name in tools.FILES and not os.path.isfile(path)):
         raise Mistaken(f"{shown_path(path)}: not an ordinary file")
     manifest = read_manifest(os.path.join(folder, "manifest.json"))
-    given, cases = load(cases_path or files.get("cases.json", CASES), evaluate.load_cases)
+    given, cases = load(cases_path or files.get("cases.json", CASES), load_cases)
     corpus = read_corpus(snapshot_path or files.get("snapshot.json", SNAPSHOT))
     report = read_json(files["report.json"]) if "report.json" in files else None
     if report is not None and not evaluate.is_report(report):
@@ -324,13 +357,18 @@ def run_trial(
 
 
 def trial_json(trial: Planned, tape: agent.Tape, model: provider.Model, index: retrieval.Index) -> dict[str, Any]:
-    """A trial as it stands in a report, graded."""
-    result = tape.result()
-    passages = named_passages(index, trial.case.version, [*trial.case.named, *tape.read()])
+    """A trial as it stands in a report: graded, and with its first cause where it did not pass."""
+    result, case = tape.result(), trial.case
+    passages = named_passages(index, case.version, [*case.named, *tape.read()])
+    graded = {"mode": trial.mode, "result": result, **evaluate.grade(case, result, passages, within)}
+    ranking: list[str] = []
+    if graded["findings"]:
+        with contextlib.suppress(retrieval.SearchFailed):
+            found = index.search(case.question, case.version, tape.task.candidates).passages
+            ranking = [passage.source_id for passage in found]
     return {
-        "id": trial.id, "case_id": trial.case.id, "split": trial.case.split, "repeat": trial.repeat, "mode": trial.mode,
-        "result": result,
-        **evaluate.grade(trial.case, result, passages),
+        "id": trial.id, "case_id": case.id, "split": case.split, "repeat": trial.repeat, **graded,
+        "cause": evaluate.first_cause(case, graded, ranking, passages, within),
         "detail": tape[-1].detail,
         "elapsed_seconds": model.clock() if any(event["elapsed"] is not None for event in model.events) else None,
         "provider_usage": [provider.tokens(event) for event in model.events],
@@ -418,7 +456,8 @@ def colours() -> bool:
 def print_trials(played: list[Played]) -> None:
     """The table of trials, and every count per path."""
     trials = [at.json for at in played]
-    print(*tools.trial_lines(trials, colours()), "", *tools.summary_lines(evaluate.summarize(trials)), sep="\n")
+    told = tools.summary_lines(evaluate.summarize(trials), evaluate.stages(trials))
+    print(*tools.trial_lines(trials, colours()), "", *told, sep="\n")
 
 
 def print_trace(played: Played, profile: str) -> None:
@@ -431,6 +470,12 @@ def print_trace(played: Played, profile: str) -> None:
         named = getattr(evaluate.Finding, finding["finding"].upper())
         both = f"expected {agent.shown(finding['expected'])}, found {agent.shown(finding['found'])}"
         print(*tools.paragraphs(named, f"{named.sentence} {both}", wide), sep="\n")
+    cause = played.json["cause"]
+    if cause:
+        stage = next(stage for stage in evaluate.Stage if stage == cause["stage"])
+        later = f"; then: {', '.join(cause['symptoms'])}" if cause["symptoms"] else ""
+        why = f"{stage}: {stage.sentence} {cause['why']} (step {cause['step']}){later}"
+        print(*tools.paragraphs("first cause", why, wide, 0), sep="\n")
     print()
 
 
@@ -558,7 +603,7 @@ def posed(options: argparse.Namespace, index: retrieval.Index) -> tuple[Any, lis
     """The cases of a run: those of a file, checked against the passages, or a question that nobody labelled; raises
     Mistaken."""
     if options.question is None:
-        given, cases = load(options.cases, evaluate.load_cases)
+        given, cases = load(options.cases, load_cases)
         faults = label_check(options.cases, cases, index)[0]
         if faults:
             raise Mistaken(*faults)
@@ -568,7 +613,7 @@ def posed(options: argparse.Namespace, index: retrieval.Index) -> tuple[Any, lis
     case = {"question": " ".join(options.question), "version": the_version(options.version, index)}
     given = {"cases": [{"id": "question", **case, "split": "asked"}]}
     try:
-        return given, evaluate.load_cases(given)
+        return given, load_cases(given)
     except evaluate.CaseFaults as error:
         raise Mistaken(*error.faults) from None
 
@@ -791,8 +836,11 @@ def replay_command(argv: list[str]) -> int:
     parser.add_argument("--snapshot", metavar="FILE", help="other passages than the recording's")
     parser.add_argument("--trace", action="store_true", help="the trace of every step")
     parser.add_argument("--json", action="store_true", help="one JSON document, nothing else")
+    parser.add_argument("--regrade", action="store_true", help="today's labels beside the stored grades")
     parser.add_argument("--html", metavar="FILE", help="the report as one page, whole in itself")
     options = parser.parse_args(argv)
+    if options.regrade:
+        return regraded(open_recording(options.recording, None, options.snapshot), options.cases or CASES, options.json)
     page = empty_page(options.html) if options.html else ""
     began, recording = time.monotonic(), open_recording(options.recording, options.cases, options.snapshot)
     plan = plan_of(recording)
@@ -816,6 +864,39 @@ def replay_command(argv: list[str]) -> int:
     return code
 
 
+def regraded(recording: Recording, path: str, as_json: bool) -> int:
+    """Show the stored grades of a recording beside those that today's labels give; nothing is written."""
+    stored, (today, cases) = stored_trials(recording), load(path, load_cases)
+    with contextlib.closing(recording.corpus.open()) as index:
+        names = {(case.version, name) for case in cases for name in case.named} | read_in(stored)
+        passages = [at for version, name in sorted(names) for at in named_passages(index, version, [name])]
+    told = evaluate.regrade(stored, recording.documents["cases.json"], today, passages, within)
+    if as_json:
+        print(json.dumps(told, indent=1))
+        return DONE
+    print_rows(evaluate.rows(told, "trial", "stored", "today", "labels"))
+    changed = sum(at["stored"] != at["today"] for at in told)
+    say(f"{changed} of {len(told)} grades are others today; nothing was written")
+    return DONE
+
+
+def stored_trials(recording: Recording) -> list[dict[str, Any]]:
+    """The trials of a report; raises Mistaken where the run has none yet."""
+    if recording.report is None:
+        raise Mistaken(f"recording {recording.name} has no report yet; --live --resume {recording.name} goes on with it")
+    return list(recording.report["trials"])
+
+
+def read_in(trials: list[dict[str, Any]]) -> set[tuple[str, str]]:
+    """The version and the id of each passage that was read in the trials of a report."""
+    return {(seen.version, name) for seen in (evaluate.Seen(at.get("result")) for at in trials) for name in seen.read}
+
+
+def print_rows(rows: list[list[str]]) -> None:
+    """A table, and an empty line."""
+    print(*tools.table(rows, ()), "", sep="\n")
+
+
 EMPTY = '<script type="application/json" id="recording"></script>'
 
 
@@ -831,10 +912,8 @@ def empty_page(path: str) -> str:
 def filled_page(page: str, report: dict[str, Any], recording: Recording, index: retrieval.Index) -> str:
     """The viewer with a recording in it; nothing in the recording can end the element that it stands in."""
     names = {(at.case.version, name) for at in plan_of(recording) for name in at.case.named}
-    for result in (trial["result"] for trial in report["trials"]):
-        read = (step["arguments"].get("source_id", "") for step in result["observations"])
-        names |= {(result["version"], name) for name in read}
-    passages = (passage for version, name in sorted(names) for passage in named_passages(index, version, [name]))
+    places = sorted(names | read_in(report["trials"]))
+    passages = (passage for version, name in places for passage in named_passages(index, version, [name]))
     cases = [{name: getattr(at, name) for name in ("id", "question", "version", "split")} for at in recording.cases]
     events = recording.exchanges.events
     document = {"report": report, "exchanges": events, "cases": cases, "passages": list(passages)}
@@ -890,7 +969,7 @@ def check_command(argv: list[str]) -> int:
         parser.add_argument(name, metavar="FILE", default=default, help="default: the published one")
     options = parser.parse_args(argv)
     faults, loaded, weak = list[str](), list[Any](), list[str]()
-    for read in (lambda: load(options.cases, evaluate.load_cases), lambda: read_corpus(options.snapshot)):
+    for read in (lambda: load(options.cases, load_cases), lambda: read_corpus(options.snapshot)):
         try:
             loaded.append(read())
         except Faulty as error:
@@ -984,13 +1063,16 @@ def doctor_command(argv: list[str]) -> int:
 def search_command(argv: list[str]) -> int:
     """What retrieval finds for a query, with the matched words marked; nothing is sent anywhere."""
     parser = Parser("search")
-    parser.add_argument("words", nargs="+", metavar="WORDS")
+    parser.add_argument("words", nargs="*", metavar="WORDS")
     parser.add_argument("--version", metavar="V", help="needed where the snapshot has several")
+    parser.add_argument("--judge", metavar="FILE", help="measure the rankings of judged queries: JSON, or TREC qrels")
     parser.add_argument("--snapshot", metavar="FILE", default=SNAPSHOT, help="default: the published one")
     parser.add_argument("-k", metavar="N", type=int, default=10, help="how many passages at most, 1 to 100")
     parser.add_argument("--json", action="store_true", help="one JSON document, nothing else")
     options = parser.parse_args(argv)
     query = " ".join(options.words)
+    if options.judge:
+        return judged_command(options, query)
     if not query.strip() or len(query) > agent.LONGEST:
         raise Mistaken(f"a query has 1 to {agent.LONGEST} characters and is not blank; this one has {len(query)}")
     with contextlib.closing(read_corpus(options.snapshot).open()) as index:
@@ -1003,6 +1085,31 @@ def search_command(argv: list[str]) -> int:
         print(json.dumps(found, indent=1))
     else:
         print(*tools.found_lines(found, columns()), sep="\n")
+    return DONE
+
+
+def judged_command(options: argparse.Namespace, words: str) -> int:
+    """Search for each judged query of a file, and print the measures of the rankings, each and in the mean."""
+    reads = read_json if options.judge.endswith(".json") else read_text
+    queries, rankings, aliases = load(options.judge, evaluate.load_judged, reads)[1], {}, {}
+    with contextlib.closing(read_corpus(options.snapshot).open()) as index:
+        for at in queries:
+            text = at["query"] or (words if len(queries) == 1 else "")
+            if not text:
+                raise Mistaken(f"{options.judge}: query {at['id']} has no text: give it as WORDS, or queries as JSON")
+            try:
+                found = index.search(text, the_version(at["version"] or options.version, index), options.k).passages
+            except (ValueError, retrieval.SearchFailed) as error:
+                raise Mistaken(f"query {at['id']}: {error}") from None
+            rankings[at["id"]] = [passage.source_id for passage in found]
+            aliases |= {passage.source_id: passage.aliases for passage in found}
+    told = evaluate.judge(queries, rankings, options.k, True, aliases)
+    if options.json:
+        print(json.dumps(told, indent=1))
+        return DONE
+    print_rows(evaluate.rows(told["queries"], "query", *evaluate.MEASURES, "unjudged"))
+    print_rows(evaluate.rows(told["means"], "measure", "mean", "over", "of"))
+    say("what nobody judged counts as not relevant here")
     return DONE
 
 
@@ -1087,9 +1194,76 @@ def documents(paths: list[str]) -> Iterator[tuple[str, str, str]]:
         yield from ((str(at.filename), str(at.filename), at.strerror or "cannot be read") for at in faults)
 
 
+def compare_command(argv: list[str]) -> int:
+    """Two recordings, or the two paths of one: pairs, intervals, costs, and whether they can be told apart."""
+    parser = Parser("compare")
+    parser.add_argument("a", metavar="A", help="a recording's name or path")
+    parser.add_argument("b", metavar="B", nargs="?", help="another; without it, the two paths of A")
+    options = parser.parse_args(argv)
+    trials = stored_trials(open_recording(options.a))
+    if options.b is None:
+        sides = {f"{mode} path": [at for at in trials if at.get("mode") == mode] for mode in ("fixed", "agent")}
+    else:
+        sides = {options.a: trials, f"{options.b} ": stored_trials(open_recording(options.b))}
+    told = evaluate.compare(*sides.values())
+    say(", ".join(f"{side} is {name.strip()}" for side, name in zip("ab", sides, strict=True)))
+    pairs = ([name, *(one or "absent" for one in both)] for name, both in told["pairs"].items())
+    print_rows([["pair", "a", "b"], *pairs])
+    for name in ("rates", "cost", "abstention"):
+        print_rows(evaluate.rows(told[name], *told[name][0]))
+    say("pairs: " + ", ".join(f"{count} {name}" for name, count in told["counts"].items()))
+    say(f"allowances: {'equal' if told['equal_allowance'] else 'NOT equal: costs do not compare'}")
+    for line in told["left_out"]:
+        say(f"left out: {line}")
+    say(told["verdict"])
+    return DONE
+
+
+def audit_command(argv: list[str]) -> int:
+    """The audit of a cited report: links, claims and questions, each with its own denominator."""
+    parser = Parser("audit")
+    parser.add_argument("file", metavar="FILE", help="report, sources, claims, citations, reference")
+    _, told = load(parser.parse_args(argv).file, evaluate.audit)
+    print_rows(evaluate.rows(told["measures"], "measure", "value"))
+    print_rows(evaluate.rows(told["claims"], "claim", "question", "states"))
+    print_rows(evaluate.rows(told["citations"], "citation", "claim", "resolves", "entails", "holds"))
+    for name, text in told["moved"].items():
+        say(f"not at its span: {name}: there stands {agent.shown(text)}")
+    for at in told["references"]:
+        say(f"reference of {at['dated']}: {at['sha256']}" + (f", {at['reason']}" if "reason" in at else ""))
+    return DIFFERS if told["moved"] else DONE
+
+
+def study_command(argv: list[str]) -> int:
+    """The packing study: what was retrieved is not what was given to the model."""
+    parser = Parser("study")
+    parser.add_argument("name", choices=("packing",))
+    parser.add_argument("--budget", metavar="N", type=int, default=240, help="bytes of the packed array; default: 240")
+    parser.add_argument("--order", choices=("recency", "rank"), default="recency", help="what is packed first")
+    options = parser.parse_args(argv)
+    try:
+        told = evaluate.study(read_json(os.path.join(RECORDINGS, "packing.json")), options.budget, options.order)
+    except ValueError as error:
+        raise Mistaken(str(error)) from None
+    print_rows(evaluate.rows(told["arms"], *list(told["arms"][0])[:5]))
+    for at in told["arms"]:
+        for name, size in at["skipped"].items():
+            say(f"{at['arm']}: {name} would have needed {size} bytes")
+    for at in told["arms"]:
+        say(at["arm"])
+        runs = [run for run in told["executions"] if run["arm"] == at["arm"]]
+        print_rows(evaluate.rows(runs, "control", "request", "decision", "missing_evidence", "refused_attempt", "kept"))
+    top = told["prefix"]
+    short, long = (", ".join(top[name]) or "nothing" for name in ("top-2", "top-5"))
+    evicted = "nothing is evicted" if top["nothing evicted"] else "something IS EVICTED"
+    say(f"in rank order top-2 packs {short}; top-5 packs {long}: {evicted} by the longer list")
+    return DONE
+
+
 WORDS: dict[str, Callable[[list[str]], int]] = {
     "check": check_command, "guards": guards_command, "doctor": doctor_command, "search": search_command,
-    "ask": ask_command, "build": build_command,
+    "ask": ask_command, "build": build_command, "compare": compare_command, "audit": audit_command,
+    "study": study_command,
 }
 
 

@@ -410,7 +410,8 @@ COLOURS = {"pass": "32", "fail": "31", "incomplete": "33", "not_measured": "35",
 
 def trial_lines(trials: list[dict[str, Any]], colour: bool) -> Iterator[str]:
     """Graded trials as a table, a line each."""
-    rows = [["case", "split", "repeat", "path", "sources read", "outcome", "reason", "calls", "tokens"]]
+    head = ["case", "split", "repeat", "path", "sources read", "outcome", "first cause", "reason", "calls", "tokens"]
+    rows = [head]
     for at in trials:
         usage: list[Any] = [tokens.get("totalTokenCount") if tokens else None for tokens in at["provider_usage"]]
         total = str(sum(usage)) if all(type(count) is int for count in usage) else "unknown"
@@ -418,18 +419,20 @@ def trial_lines(trials: list[dict[str, Any]], colour: bool) -> Iterator[str]:
         read = ", ".join(one["arguments"]["source_id"] for one in seen if one["tool"] == "read") or "-"
         outcome, reason, calls = at["checks"]["outcome"], at["result"]["reason"], at["result"]["usage"]["model_calls"]
         who = [at["case_id"], at["split"], str(at["repeat"]), at["mode"]]
-        rows.append([*who, read, outcome, reason, str(calls), total])
-    for row, line in zip(rows, table(rows, numeric=(2, 7, 8)), strict=True):
+        cause = at["cause"]["stage"].partition(" ")[0] if at["cause"] else "-"
+        rows.append([*who, read, outcome, cause, reason, str(calls), total])
+    for row, line in zip(rows, table(rows, numeric=(2, 8, 9)), strict=True):
         before, word, after = line.rpartition(f" {row[5]} ")
         painted = f"{before} \x1b[{COLOURS.get(row[5], '0')}m{row[5]}\x1b[0m {after}"
         yield painted if colour and word and row[5] in COLOURS else line
 
 
-def summary_lines(summary: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
-    """Every count, per path."""
+def summary_lines(summary: Mapping[str, Mapping[str, int]], stages: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    """Every count, per path, and where its trials broke first."""
     for mode, outcomes in summary.items():
         listed = ", ".join(f"{count} {outcome.replace('_', ' ')}" for outcome, count in outcomes.items())
-        yield f"{mode}: {sum(outcomes.values())} trials: {listed}"
+        causes = ", ".join(f"{count} {stage}" for stage, count in stages.get(mode, {}).items())
+        yield f"{mode}: {sum(outcomes.values())} trials: {listed}" + (f"; first causes: {causes}" if causes else "")
 
 
 def story(trial: str, about: str, tape: agent.Tape, columns: int) -> Iterator[str]:
