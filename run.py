@@ -441,11 +441,21 @@ def say(text: str = "") -> None:
     print(tools.visible(text))
 
 
-def columns() -> int:
-    """How wide the text may be: the terminal, but no more than is easy to read."""
+def screen() -> int:
+    """How many columns the terminal has; 0 where that is not known."""
     with contextlib.suppress(OSError, ValueError):
-        return max(40, min(int(os.environ.get("COLUMNS") or os.get_terminal_size(1).columns) or 100, 100))
-    return 100
+        return int(os.environ.get("COLUMNS") or os.get_terminal_size(1).columns)
+    return 0
+
+
+def columns() -> int:
+    """How wide a text may be: the terminal, but no more than is easy to read."""
+    return max(40, min(screen() or 100, 100))
+
+
+def widest() -> int:
+    """How wide a table may be: as the terminal is, and elsewhere as it comes."""
+    return screen() if sys.stdout.isatty() else 0
 
 
 def colours() -> bool:
@@ -457,7 +467,7 @@ def print_trials(played: list[Played]) -> None:
     """The table of trials, and every count per path."""
     trials = [at.json for at in played]
     told = tools.summary_lines(evaluate.summarize(trials), evaluate.stages(trials))
-    print(*tools.trial_lines(trials, colours()), "", *told, sep="\n")
+    print(*tools.trial_lines(trials, colours(), widest()), "", *told, sep="\n")
 
 
 def print_trace(played: Played, profile: str) -> None:
@@ -883,7 +893,7 @@ def regraded(recording: Recording, path: str, as_json: bool) -> int:
 def stored_trials(recording: Recording) -> list[dict[str, Any]]:
     """The trials of a report; raises Mistaken where the run has none yet."""
     if recording.report is None:
-        raise Mistaken(f"recording {recording.name} has no report yet; --live --resume {recording.name} goes on with it")
+        raise Mistaken(f"recording {recording.name} has no report; --live --resume {recording.name} goes on with it")
     return list(recording.report["trials"])
 
 
@@ -894,7 +904,7 @@ def read_in(trials: list[dict[str, Any]]) -> set[tuple[str, str]]:
 
 def print_rows(rows: list[list[str]]) -> None:
     """A table, and an empty line."""
-    print(*tools.table(rows, ()), "", sep="\n")
+    print(*tools.table(rows, (), widest()), "", sep="\n")
 
 
 EMPTY = '<script type="application/json" id="recording"></script>'
@@ -1091,7 +1101,8 @@ def search_command(argv: list[str]) -> int:
 def judged_command(options: argparse.Namespace, words: str) -> int:
     """Search for each judged query of a file, and print the measures of the rankings, each and in the mean."""
     reads = read_json if options.judge.endswith(".json") else read_text
-    queries, rankings, aliases = load(options.judge, evaluate.load_judged, reads)[1], {}, {}
+    queries = load(options.judge, evaluate.load_judged, reads)[1]
+    rankings, aliases = dict[str, list[str]](), dict[str, tuple[str, ...]]()
     with contextlib.closing(read_corpus(options.snapshot).open()) as index:
         for at in queries:
             text = at["query"] or (words if len(queries) == 1 else "")
@@ -1260,10 +1271,47 @@ def study_command(argv: list[str]) -> int:
     return DONE
 
 
+def review_command(argv: list[str]) -> int:
+    """All recordings, and what a person should look at: unfinished runs, repeated questions, contradicting repeats."""
+    Parser("review").parse_args(argv)
+    rows, told = [["recording", "date", "model", "trials", "state"]], list[str]()
+    for name in recordings():
+        try:
+            recording = open_recording(name)
+        except Mistaken as error:
+            told.append(f"{name} cannot be read: {error}")
+            continue
+        trials, planned_ = (recording.report or {"trials": []})["trials"], len(plan_of(recording))
+        state = "whole" if recording.report and not recording.odd else "odd" if recording.odd else "not finished"
+        about = [str(recording.manifest[field])[:19] for field in ("recorded_at", "model")]
+        rows.append([name, *about, f"{len(trials)} of {planned_}", state])
+        if recording.report is None:
+            told.append(f"{name} is not finished: python3 run.py --live --resume {name}")
+        told += [f"{name}: {odd}" for odd in recording.odd] + [f"{name}: {line}" for line in contradictions(trials)]
+    print_rows(rows)
+    for line in told:
+        say(line)
+    return DONE
+
+
+def contradictions(trials: list[dict[str, Any]]) -> Iterator[str]:
+    """The trials of a report that asked the same thing twice, and the repeats of a case that contradict each other."""
+    repeats: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for at in trials:
+        seen = evaluate.Seen(at.get("result"))
+        if seen.reason in (agent.Reason.DUPLICATE_QUERY, agent.Reason.DUPLICATE_READ):
+            yield f"{at['id']} asked for the same thing twice: {seen.reason}"
+        came = f"{evaluate.outcome_of(at)}, citing {', '.join(sorted({*seen.cited})) or 'nothing'}"
+        repeats.setdefault((str(at.get("case_id")), str(at.get("mode"))), []).append((at["id"], came))
+    for (case, mode), came in repeats.items():
+        if len({how for _, how in came}) > 1:
+            yield f"{case} on the {mode} path contradicts itself: " + "; ".join(f"{name}: {how}" for name, how in came)
+
+
 WORDS: dict[str, Callable[[list[str]], int]] = {
     "check": check_command, "guards": guards_command, "doctor": doctor_command, "search": search_command,
     "ask": ask_command, "build": build_command, "compare": compare_command, "audit": audit_command,
-    "study": study_command,
+    "study": study_command, "review": review_command,
 }
 
 

@@ -382,16 +382,33 @@ def width(text: str) -> int:
     return len(text) + wide - sum(unicodedata.category(char) in ("Mn", "Me") for char in text)
 
 
-def table(rows: list[list[str]], numeric: tuple[int, ...]) -> Iterator[str]:
-    """Rows as lines with aligned columns; the first row is the head."""
+def table(rows: list[list[str]], numeric: tuple[int, ...], most: int = 0) -> Iterator[str]:
+    """Rows as lines with aligned columns; the first row is the head. Cells of the widest columns are cut where the
+    lines would be wider than `most` columns."""
     rows = [[visible(cell) for cell in row] for row in rows]
     widths = [max(width(row[at]) for row in rows) for at in range(len(rows[0]))]
+    while most and sum(widths) + 2 * len(widths) - 2 > most and max(widths) > NARROWEST:
+        at = widths.index(max(widths))
+        widths[at] -= 1
+        rows = [[*row[:at], cut(row[at], widths[at]), *row[at + 1 :]] for row in rows]
     for row in rows:
         cells = [
             " " * (widths[at] - width(cell)) + cell if at in numeric else cell + " " * (widths[at] - width(cell))
             for at, cell in enumerate(row)
         ]
         yield "  ".join(cells).rstrip()
+
+
+NARROWEST = 8  # columns of a table's column
+
+
+def cut(text: str, columns: int) -> str:
+    """The text, or as much of it as fits into so many columns, with a mark that something is missing."""
+    if width(text) <= columns:
+        return text
+    while width(text) > columns - 1:
+        text = text[:-1]
+    return text + ">"
 
 
 def paragraphs(label: str, text: str, columns: int, indent: int = 3) -> Iterator[str]:
@@ -408,9 +425,9 @@ def paragraphs(label: str, text: str, columns: int, indent: int = 3) -> Iterator
 COLOURS = {"pass": "32", "fail": "31", "incomplete": "33", "not_measured": "35", "ungraded": "36"}
 
 
-def trial_lines(trials: list[dict[str, Any]], colour: bool) -> Iterator[str]:
-    """Graded trials as a table, a line each."""
-    head = ["case", "split", "repeat", "path", "sources read", "outcome", "first cause", "reason", "calls", "tokens"]
+def trial_lines(trials: list[dict[str, Any]], colour: bool, most: int = 0) -> Iterator[str]:
+    """Graded trials as a table, a line each, at most so many columns wide."""
+    head = ["case", "split", "repeat", "path", "sources read", "outcome", "reason", "calls", "tokens", "first cause"]
     rows = [head]
     for at in trials:
         usage: list[Any] = [tokens.get("totalTokenCount") if tokens else None for tokens in at["provider_usage"]]
@@ -419,9 +436,9 @@ def trial_lines(trials: list[dict[str, Any]], colour: bool) -> Iterator[str]:
         read = ", ".join(one["arguments"]["source_id"] for one in seen if one["tool"] == "read") or "-"
         outcome, reason, calls = at["checks"]["outcome"], at["result"]["reason"], at["result"]["usage"]["model_calls"]
         who = [at["case_id"], at["split"], str(at["repeat"]), at["mode"]]
-        cause = at["cause"]["stage"].partition(" ")[0] if at["cause"] else "-"
-        rows.append([*who, read, outcome, cause, reason, str(calls), total])
-    for row, line in zip(rows, table(rows, numeric=(2, 8, 9)), strict=True):
+        cause = at["cause"]["stage"].partition(" ")[0] if at.get("cause") else "-"
+        rows.append([*who, read, outcome, reason, str(calls), total, cause])
+    for row, line in zip(rows, table(rows, (2, 7, 8), most), strict=True):
         before, word, after = line.rpartition(f" {row[5]} ")
         painted = f"{before} \x1b[{COLOURS.get(row[5], '0')}m{row[5]}\x1b[0m {after}"
         yield painted if colour and word and row[5] in COLOURS else line
@@ -431,8 +448,9 @@ def summary_lines(summary: Mapping[str, Mapping[str, int]], stages: Mapping[str,
     """Every count, per path, and where its trials broke first."""
     for mode, outcomes in summary.items():
         listed = ", ".join(f"{count} {outcome.replace('_', ' ')}" for outcome, count in outcomes.items())
-        causes = ", ".join(f"{count} {stage}" for stage, count in stages.get(mode, {}).items())
-        yield f"{mode}: {sum(outcomes.values())} trials: {listed}" + (f"; first causes: {causes}" if causes else "")
+        yield f"{mode}: {sum(outcomes.values())} trials: {listed}"
+    for mode, causes in stages.items():
+        yield f"{mode}: first causes: " + ", ".join(f"{count} {stage}" for stage, count in causes.items())
 
 
 def story(trial: str, about: str, tape: agent.Tape, columns: int) -> Iterator[str]:

@@ -277,10 +277,10 @@ class CommandLine(unittest.TestCase):
 
 class Replaying(CommandLine):
     def test_the_table_has_a_line_for_each_trial(self) -> None:
-        """Nine columns in their order, each cell as the published report has it."""
+        """Nine columns in their order, each cell as the published report has it, and the first cause."""
         ran = replayed()
         self.assertEqual((ran.code, ran.err), (0, ""))
-        head = ["case", "split", "repeat", "path", "sources read", "outcome", "reason", "calls", "tokens"]
+        head = ["case", "split", "repeat", "path", "sources read", "outcome", "reason", "calls", "tokens", "first cause"]
         rows = [re.split(" {2,}", line.strip()) for line in ran.lines]
         start = rows.index(head)
         expected = []
@@ -291,7 +291,8 @@ class Replaying(CommandLine):
             expected.append([
                 trial["case_id"], trial["split"], str(trial["repeat"]), trial["mode"], ", ".join(read),
                 trial["checks"].get("outcome") or self.published_outcome(trial), result["reason"],
-                str(result["usage"]["model_calls"]), str(tokens)])
+                str(result["usage"]["model_calls"]), str(tokens),
+                {"newline-version": "label", "unsupported": "abstention"}.get(trial["case_id"], "-")])
         self.assertEqual(rows[start + 1 : start + 17], expected)
         self.assertEqual(rows[start + 17], [""])
 
@@ -654,7 +655,7 @@ REPORT_KEYS = [
     "recorded_api_requests", "source_sha256", "environment", "cost",
 ]
 TRIAL_KEYS = [
-    "id", "case_id", "split", "repeat", "mode", "result", "checks", "findings", "detail", "elapsed_seconds",
+    "id", "case_id", "split", "repeat", "mode", "result", "checks", "findings", "cause", "detail", "elapsed_seconds",
     "provider_usage",
 ]
 

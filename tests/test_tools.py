@@ -492,8 +492,8 @@ class Words(Tools):
                      "checks": {"outcome": "pass"}, "provider_usage": usage}
             with self.subTest(usage=usage):
                 head, row = trial_lines([trial], colour=False)
-                self.assertEqual(head.split()[-1], "tokens")
-                self.assertEqual(row.split(), ["a", "held-out", "1", "agent", "-", "pass", "model_stopped", "1", told])
+                self.assertEqual(head.split()[-3:], ["tokens", "first", "cause"])
+                self.assertEqual(row.split(), ["a", "held-out", "1", "agent", "-", "pass", "model_stopped", "1", told, "-"])
 
 
 if __name__ == "__main__":

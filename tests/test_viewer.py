@@ -132,6 +132,7 @@ class ItsText(unittest.TestCase):
 
         self.assertEqual(table("REASONS"), {str(each): each.sentence for each in agent.Reason if each.status})
         self.assertEqual(table("FINDINGS"), {str(each): each.sentence for each in evaluate.Finding})
+        self.assertEqual(table("STAGES"), {str(each): each.sentence for each in evaluate.Stage})
         for outcome in evaluate.Outcome:
             self.assertRegex(script(), rf"\n  {outcome}: \{{sign: ")
 
@@ -337,6 +338,11 @@ class Views(InChromium):
         self.assertEqual(self.value("document.querySelector('.matrix th a').hash"),
                          "#compare/overwrite-fixed-1/overwrite-agent-1")
         self.assertEqual(self.value("document.querySelectorAll('.plots svg').length"), 5)
+        self.assertNotIn("names no first causes", self.value(MAIN))
+        given = published()
+        for each in given["report"]["trials"]:
+            del each["cause"]
+        self.open(self.saved("causeless.html", filled(given)))
         self.assertIn("names no first causes", self.value(MAIN))
 
     def test_first_causes_are_counted_by_stage_and_path(self) -> None:
