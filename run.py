@@ -1303,9 +1303,9 @@ def contradictions(trials: list[dict[str, Any]]) -> Iterator[str]:
             yield f"{at['id']} asked for the same thing twice: {seen.reason}"
         came = f"{evaluate.outcome_of(at)}, citing {', '.join(sorted({*seen.cited})) or 'nothing'}"
         repeats.setdefault((str(at.get("case_id")), str(at.get("mode"))), []).append((at["id"], came))
-    for (case, mode), came in repeats.items():
-        if len({how for _, how in came}) > 1:
-            yield f"{case} on the {mode} path contradicts itself: " + "; ".join(f"{name}: {how}" for name, how in came)
+    for (case, mode), each in repeats.items():
+        if len({how for _, how in each}) > 1:
+            yield f"{case} on the {mode} path contradicts itself: " + "; ".join(f"{name}: {how}" for name, how in each)
 
 
 WORDS: dict[str, Callable[[list[str]], int]] = {

@@ -399,7 +399,7 @@ def table(rows: list[list[str]], numeric: tuple[int, ...], most: int = 0) -> Ite
         yield "  ".join(cells).rstrip()
 
 
-NARROWEST = 8  # columns of a table's column
+NARROWEST = 6  # columns that a column of a table keeps
 
 
 def cut(text: str, columns: int) -> str:

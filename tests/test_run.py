@@ -280,7 +280,7 @@ class Replaying(CommandLine):
         """Nine columns in their order, each cell as the published report has it, and the first cause."""
         ran = replayed()
         self.assertEqual((ran.code, ran.err), (0, ""))
-        head = ["case", "split", "repeat", "path", "sources read", "outcome", "reason", "calls", "tokens", "first cause"]
+        head = "case,split,repeat,path,sources read,outcome,reason,calls,tokens,first cause".split(",")
         rows = [re.split(" {2,}", line.strip()) for line in ran.lines]
         start = rows.index(head)
         expected = []
@@ -355,7 +355,8 @@ class Replaying(CommandLine):
         self.assertEqual(ran.code, 0)
         self.assertIn("agent: 2 trials: 1 pass, 0 fail, 0 incomplete, 1 not measured, 0 ungraded", ran.lines)
         row = next(line for line in ran.lines if line.startswith("a "))
-        self.assertEqual(row.split()[-4:], ["not_measured", "model_transport_failed:timeout", "1", "unknown"])
+        cells = ["not_measured", "model_transport_failed:timeout", "1", "unknown", "provider"]
+        self.assertEqual(row.split()[-5:], cells)
         self.check_closing(ran, 2, 2, 2, 0, 0, 0)
 
 
@@ -1195,10 +1196,21 @@ class Terminals(CommandLine):
 
     def test_outcomes_have_colour_on_a_terminal_and_nothing_else_changes(self) -> None:
         """Without the codes the lines are those of a pipe."""
-        shown = self.screen()
+        shown = self.screen(COLUMNS="160")
         self.assertEqual(len(re.findall(r"\x1b\[\d+m(pass|fail|incomplete)\x1b\[0m", shown)), 16)
         plain = re.sub(r"\x1b\[\d*m", "", shown).splitlines()
-        self.assertEqual(plain[:-1], replayed().lines[:-1])
+        wide = [re.sub(r"\s+", " ", line) for line in replayed().lines]  # texts keep to 100 columns, a table does not
+        self.assertEqual([re.sub(r"\s+", " ", line) for line in plain][:-1], wide[:-1])
+
+    def test_a_table_is_cut_to_the_terminal_and_each_outcome_stays(self) -> None:
+        """Down to 80 columns."""
+        for columns in (80, 100, 120, 140):
+            with self.subTest(columns=columns):
+                plain = re.sub(r"\x1b\[\d*m", "", self.screen(COLUMNS=str(columns))).splitlines()
+                start = next(at for at, line in enumerate(plain) if line.startswith("case"))
+                for line in plain[start : start + 17]:
+                    self.assertLessEqual(len(line), columns)
+                self.assertEqual(sum(" abstention" in line or " abs" in line for line in plain[start : start + 17]), 4)
 
     def test_the_outcome_has_the_colour_and_not_another_cell_of_that_name(self) -> None:
         """A passage may be called like an outcome."""

@@ -493,7 +493,8 @@ class Words(Tools):
             with self.subTest(usage=usage):
                 head, row = trial_lines([trial], colour=False)
                 self.assertEqual(head.split()[-3:], ["tokens", "first", "cause"])
-                self.assertEqual(row.split(), ["a", "held-out", "1", "agent", "-", "pass", "model_stopped", "1", told, "-"])
+                cells = ["a", "held-out", "1", "agent", "-", "pass", "model_stopped", "1", told, "-"]
+                self.assertEqual(row.split(), cells)
 
 
 if __name__ == "__main__":
