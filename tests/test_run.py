@@ -280,7 +280,8 @@ class Replaying(CommandLine):
         """Nine columns in their order, each cell as the published report has it, and the first cause."""
         ran = replayed()
         self.assertEqual((ran.code, ran.err), (0, ""))
-        head = ["case", "split", "repeat", "path", "sources read", "outcome", "reason", "calls", "tokens", "first cause"]
+        head = ["case", "split", "repeat", "path", "sources read", "outcome", "reason", "calls", "tokens"]
+        head.append("first cause")
         rows = [re.split(" {2,}", line.strip()) for line in ran.lines]
         start = rows.index(head)
         expected = []
