@@ -208,8 +208,8 @@ class Review(Desk):
         self.assertIn("published 2026-10-25T12:35:24 gemini-3.8-flash 16 of 16 whole", lines)
         self.assertIn("begun is not finished: python3 run.py --live --resume begun", lines)
         self.assertIn("published: newline-version-agent-1 asked for the same thing twice: duplicate_query", lines)
-        for start in ("published: newline-version on the agent path contradicts itself: ", "odd: report.json was edited",
-                      "empty cannot be read: "):
+        for start in ("published: newline-version on the agent path contradicts itself: ",
+                      "odd: report.json was edited", "empty cannot be read: "):
             self.assertTrue(any(line.startswith(start) for line in lines), start)
 
     def test_a_recording_with_nothing_to_say_gets_its_line_and_no_more(self) -> None:
