@@ -49,7 +49,6 @@ SCHEMA: dict[str, Any] = {
     "required": list(agent.FIELDS),
 }
 
-
 def encode(tape: agent.Tape, config: Mapping[str, Any]) -> dict[str, Any]:
     """The body of the next request of a trial; `config` is the generationConfig, the schema apart. The user text is
     JSON lines, of which only the last, what is left, is not kept: each request extends the one before it. Passage text
@@ -65,13 +64,11 @@ def encode(tape: agent.Tape, config: Mapping[str, Any]) -> dict[str, Any]:
         "generationConfig": {**config, "responseJsonSchema": SCHEMA},
     }
 
-
 def _told(fact: agent.Fact) -> dict[str, Any]:
     if fact.tool == "read":
         return {"read": {name: fact.result[name] for name in ("source_id", "version", "text")}}
     ids = [{"source_id": at.source_id, "title": at.title} if at.title else at.source_id for at in fact.handles]
     return {"search": fact.argument, "candidates": ids}
-
 
 # === The reply ========================================================================================================
 def heard(event: Mapping[str, Any]) -> str:
@@ -89,13 +86,11 @@ def heard(event: Mapping[str, Any]) -> str:
         raise Fault(Reason.UNFINISHED_MODEL_REPLY, f"HTTP 200, and the body is not one JSON object but {what}")
     return _reply_text(body)
 
-
 def tokens(event: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """The token usage of a recorded event as the service gave it; None where it gave none (unknown, not zero)."""
     response = event.get("response") if event else None
     usage = response.get("usageMetadata") if isinstance(response, dict) else None
     return usage if isinstance(usage, dict) else None
-
 
 def _reply_text(response: Mapping[str, Any]) -> str:
     feedback = response.get("promptFeedback")
@@ -117,7 +112,6 @@ def _reply_text(response: Mapping[str, Any]) -> str:
         raise Fault(Reason.UNFINISHED_MODEL_REPLY, "finishReason is STOP, and there is no text")
     return text
 
-
 def _part_text(part: Any) -> str:
     """The text of one part: of a thought nothing. A signature may stand on any part and says nothing."""
     if not isinstance(part, dict):
@@ -131,40 +125,32 @@ def _part_text(part: Any) -> str:
         raise Fault(Reason.UNFINISHED_MODEL_REPLY, f"unexpected part {', '.join(others) or 'without text'}")
     return str(part["text"])
 
-
 # === Sameness =========================================================================================================
 def canonical(value: Any) -> str:
     """The one text of a JSON value: keys sorted, no spaces, numbers as Python writes them (0, 0.0, false differ)."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
 
-
 def fingerprint(value: Any) -> str:
     """The SHA-256 of a JSON value's canonical UTF-8 text, in hex."""
     return hashlib.sha256(canonical(value).encode("utf-8")).hexdigest()
-
 
 # === Recorded exchanges ===============================================================================================
 class DamagedRecording(ValueError):
     """A line of exchanges.jsonl that cannot be read; the message says which and why."""
 
-
 class Exchange(NamedTuple):
     """One request as it was sent, and the `response` or `error` event that came; None when that is not known."""
-
     request: dict[str, Any]
     sha256: str
     outcome: dict[str, Any] | None
     attempts: int
     doubted: bool = False  # the reply of an earlier attempt is not known
 
-
 class Exchanges(NamedTuple):
     """What exchanges.jsonl holds, by trial and number, and what is odd about it."""
-
     trials: dict[str, dict[int, Exchange]]
     oddities: dict[str, list[tuple[int, str]]]
     events: list[dict[str, Any]]
-
 
 _PLACE: dict[str, set[type]] = {"event": {str}, "trial": {str}, "exchange": {int}, "attempt": {int}}
 _ELAPSED = {int, float, type(None)}
@@ -175,7 +161,6 @@ _OWN: dict[str, dict[str, set[type]]] = {
     "retry": {"why": {str}},
 }
 _BODIES: dict[str, set[type]] = {"response": {dict, list, str}, "text": {str}, "base64": {str}}
-
 
 def load_exchanges(data: bytes, finished: bool) -> Exchanges:
     """The exchanges of a recording; an unfinished last line is dropped where the run is not finished. Raises
@@ -192,7 +177,6 @@ def load_exchanges(data: bytes, finished: bool) -> Exchanges:
             raise DamagedRecording(f"line {number} (after {after}): {error}") from None
     return _grouped(events)
 
-
 def _event(value: Any) -> dict[str, Any]:
     """The value itself when it is an event; raises ValueError."""
     kind = value.get("event") if isinstance(value, dict) else None
@@ -205,7 +189,6 @@ def _event(value: Any) -> dict[str, Any]:
         if not fits or (name == "exchange" and value[name] < 1):
             raise ValueError(f"the {kind} event has a wrong, missing or unknown field {shown(name)}")
     return dict(value)
-
 
 def _grouped(events: list[dict[str, Any]]) -> Exchanges:
     found = Exchanges({}, {}, events)
@@ -240,24 +223,19 @@ def _grouped(events: list[dict[str, Any]]) -> Exchanges:
         found.oddities[trial].append((number, "is missing its request"))
     return found
 
-
 # === Asking ===========================================================================================================
 class Request(NamedTuple):
     """What is asked: the place in the trial, from 1; the body; and the fingerprint that is its identity."""
-
     number: int
     body: dict[str, Any]
     sha256: str
 
-
 # (request, seconds left) -> the `response` or `error` event that came; may raise Fault
 Send = Callable[[Request, float], dict[str, Any]]
-
 
 class Model:
     """The port to the model for one trial, over any sending. It also keeps the trial's clock, which goes by exchanges:
     seconds are those of the last reply, so that a replay tells the same time as the run did."""
-
     def __init__(self, config: Mapping[str, Any], send: Send) -> None:
         self._config, self._send = config, send
         self.events: list[dict[str, Any]] = []
@@ -276,10 +254,8 @@ class Model:
         """The trial's seconds when the last reply came that tells them."""
         return next((event["elapsed"] for event in reversed(self.events) if event["elapsed"] is not None), 0.0)
 
-
 class Replay:
     """The sending that answers one trial from its recorded exchanges, and counts how they fared."""
-
     def __init__(self, saved: Mapping[int, Exchange]) -> None:
         self._saved = saved
         self.exact = self.missing = 0
@@ -305,10 +281,8 @@ class Replay:
             raise Fault(Reason.REPLY_IN_DOUBT, f"exchange {request.number} was sent, and no reply is recorded")
         return exchange.outcome
 
-
 # === A key and where it may go ========================================================================================
 REDACTED = "[redacted]"
-
 
 def find_key(environ: Mapping[str, str]) -> tuple[str, str]:
     """The variable that holds the key, and the key; raises agent.Mistake, which never shows it."""
@@ -320,7 +294,6 @@ def find_key(environ: Mapping[str, str]) -> tuple[str, str]:
         raise agent.Mistake(Reason.MISSING_API_KEY, f"{name} is too short or holds a character that no key has")
     return name, key
 
-
 def redacted(value: Any, key: str) -> Any:
     """The JSON value with the key replaced wherever it stands, in a text with escapes too."""
     if isinstance(value, str):
@@ -331,12 +304,10 @@ def redacted(value: Any, key: str) -> Any:
         return {redacted(name, key): redacted(item, key) for name, item in value.items()}
     return [redacted(item, key) for item in value] if isinstance(value, list) else value
 
-
 # === The journal ======================================================================================================
 class Journal:
     """The append-only exchanges.jsonl of a run: an event is on disk before anything else happens with it. One process
     has it at a time, by a lock of the kernel's that goes when its holder does. All methods raise OSError."""
-
     def __init__(self, folder: str) -> None:
         import fcntl
 
@@ -369,7 +340,6 @@ class Journal:
         os.close(self._file)
         os.close(self._lock)
 
-
 # === Sending over HTTPS ===============================================================================================
 RESPONSE_BYTES, MESSAGE_BYTES = 262_144, 4_096
 _KINDS = {  # of what goes wrong below HTTP, or in it; by name, for the modules of these errors are imported late
@@ -377,7 +347,6 @@ _KINDS = {  # of what goes wrong below HTTP, or in it; by name, for the modules 
     "TimeoutError": "timeout", "ConnectionRefusedError": "connection_refused", "ConnectionError": "connection_reset",
     "IncompleteRead": "short_body", "OSError": "connection_failed"}
 HOPELESS = ("http_400", "http_401", "http_403", "http_404", "quota_used_up")  # the next request would get the same
-
 
 def post(url: str, key: str, body: bytes, seconds: float) -> dict[str, Any]:
     """Send one request, wait at most `seconds` for the whole reply, and return the fields of a response or an error.
@@ -409,11 +378,9 @@ def post(url: str, key: str, body: bytes, seconds: float) -> dict[str, Any]:
             with contextlib.suppress(OSError):
                 socket.shutdown(2)
 
-
 def _error(kind: str, status: int | None, message: str, key: str) -> dict[str, Any]:
     message = redacted(message, key).encode("utf-8", "replace")[:MESSAGE_BYTES].decode("utf-8", "ignore")
     return {"kind": kind, "status": status, "message": message}
-
 
 def _exchange(url: str, key: str, body: bytes, seconds: float, sockets: list[Any], over: Any) -> dict[str, Any]:
     import http.client
@@ -435,7 +402,6 @@ def _exchange(url: str, key: str, body: bytes, seconds: float, sockets: list[Any
         with connection.getresponse() as response:
             return _received(response, key)
 
-
 def _received(response: Any, key: str) -> dict[str, Any]:
     body, status = response.read(RESPONSE_BYTES + 1), response.status
     coding = response.getheader("Content-Encoding") or "identity"
@@ -452,7 +418,6 @@ def _received(response: Any, key: str) -> dict[str, Any]:
     body = body.removeprefix(b"\xef\xbb\xbf")
     return {"status": status, **_recordable(body, key)} if status == 200 else _said(status, body, key)
 
-
 def _recordable(body: bytes, key: str) -> dict[str, Any]:
     """A body as it is recorded, without the key: one JSON object, else its text, else its bytes."""
     with contextlib.suppress(agent.NotJson):
@@ -467,7 +432,6 @@ def _recordable(body: bytes, key: str) -> dict[str, Any]:
     texts = (body.decode(code, "ignore") for code in ("latin-1", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"))
     body = REDACTED.encode() if any(redacted(text, key) != text for text in texts) else body
     return {"base64": binascii.b2a_base64(body, newline=False).decode("ascii")}
-
 
 def _said(status: int, body: bytes, key: str) -> dict[str, Any]:
     """The error event of a status that is no 200 and no redirect, in the service's words where it gives some."""

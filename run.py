@@ -39,22 +39,18 @@ RECORDINGS, CASES, SNAPSHOT = (os.path.join(HERE, name) for name in ("recordings
 Loaded = TypeVar("Loaded")
 DONE, DIFFERS, MISTAKEN, STOPPED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
 
-
 class Mistaken(Exception):
     """A command, a file or a machine that nothing can be run with: one line a fault, exit code 2."""
     def __init__(self, *lines: str, reason: str = "") -> None:
         super().__init__("; ".join(lines))
         self.lines, self.reason = lines, reason
 
-
 class Faulty(Mistaken):
     """A file that can be read and whose content has faults."""
-
 
 def mistaken(error: Exception, before: str = "") -> Mistaken:
     """What a room refuses, as a person's mistake, with the named reason where it has one."""
     return Mistaken(f"{before}{error}", reason=str(getattr(error, "reason", "")))
-
 
 class Parser(argparse.ArgumentParser):
     """A parser whose complaints are one line, as all of ours are."""
@@ -66,7 +62,6 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise Mistaken(f"{message} (see {self.prog} --help)")
 
-
 # === Reading what people give =========================================================================================
 def read_bytes(path: str) -> bytes:
     """A whole file; raises Mistaken."""
@@ -75,7 +70,6 @@ def read_bytes(path: str) -> bytes:
             return file.read()
     except (OSError, ValueError) as error:  # ValueError: a NUL or half a surrogate pair in the path
         raise Mistaken(f"{shown_path(path)}: {getattr(error, 'strerror', None) or error}") from None
-
 
 def read_json(path: str) -> Any:
     """The JSON of a file that a person gave; a UTF-8 byte-order mark before it is dropped."""
@@ -88,12 +82,10 @@ def read_json(path: str) -> Any:
     except agent.NotJson as error:
         raise Mistaken(f"{shown_path(path)}: not JSON as this kit takes it: {error}") from None
 
-
 def shown_path(path: str) -> str:
     """The path for a message, short where it lies in the kit."""
     inside = os.path.relpath(path or os.curdir, HERE)
     return path if inside.startswith("..") else inside
-
 
 def read_text(path: str) -> str:
     """The text of a file; raises Mistaken."""
@@ -101,7 +93,6 @@ def read_text(path: str) -> str:
         return read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise Mistaken(f"{shown_path(path)}: not UTF-8: {error}") from None
-
 
 def load(
     path: str, parse: Callable[[Any], Loaded], read: Callable[[str], Any] = read_json
@@ -113,11 +104,9 @@ def load(
     except (evaluate.CaseFaults, retrieval.SnapshotFaults) as error:
         raise Faulty(*(f"{shown_path(path)}: {fault}" for fault in error.faults)) from None
 
-
 def load_cases(document: Any) -> list[evaluate.Case]:
     """The cases of a document; raises evaluate.CaseFaults."""
     return evaluate.load_cases(document, timer=os.name == "posix")
-
 
 def within(work: Callable[[], Loaded]) -> Loaded:
     """What the work gives; raises TimeoutError where it takes more than two seconds: a pattern can search for ever."""
@@ -136,7 +125,6 @@ def within(work: Callable[[], Loaded]) -> Loaded:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
 
-
 class Corpus(NamedTuple):
     """A snapshot on disk: what stands for it in a recording, its fingerprint, its profile, and what opens its index."""
     document: dict[str, Any]
@@ -144,9 +132,7 @@ class Corpus(NamedTuple):
     profile: str
     open: Callable[[], retrieval.Index]
 
-
 LARGE = 1_000_000  # a recording has the path and the hash of a snapshot of so many bytes, not its passages
-
 
 def read_corpus(path: str, named: bool = False) -> Corpus:
     """The snapshot in a file, or in the one that it names by path and hash; raises Mistaken."""
@@ -164,11 +150,9 @@ def read_corpus(path: str, named: bool = False) -> Corpus:
         document = {"path": os.path.abspath(path), "sha256": sha256}
     return Corpus(document, sha256, snapshot.profile, functools.partial(open_index, snapshot))
 
-
 def is_named(document: Any) -> bool:
     """Whether a document stands for a snapshot that lies elsewhere."""
     return isinstance(document, dict) and document.keys() == {"path", "sha256"} and type(document["path"]) is str
-
 
 def open_index(snapshot: retrieval.Snapshot | str) -> retrieval.Index:
     """An index over the snapshot, or the one in a file of that path; raises Mistaken where none can be had."""
@@ -177,12 +161,10 @@ def open_index(snapshot: retrieval.Snapshot | str) -> retrieval.Index:
     except (retrieval.IndexFault, retrieval.SnapshotFaults) as error:
         raise Mistaken(f"{shown_path(snapshot)}: {error}" if isinstance(snapshot, str) else str(error)) from None
 
-
 def named_passages(index: retrieval.Index, version: str, names: Iterable[str]) -> list[dict[str, Any]]:
     """Those passages of a version that are among the names, as JSON."""
     found = (index.passage(name, version) for name in dict.fromkeys(names))
     return [passage._asdict() for passage in found if passage]
-
 
 # === Recordings =======================================================================================================
 class Planned(NamedTuple):
@@ -191,7 +173,6 @@ class Planned(NamedTuple):
     case: evaluate.Case
     repeat: int
     mode: str
-
 
 class Recording(NamedTuple):
     """A recording as it lies on disk: plan, inputs and their fingerprints, exchanges, report, what was edited."""
@@ -227,7 +208,6 @@ class Recording(NamedTuple):
         known = ((name, at, one) for name, saved in self.exchanges.trials.items() for at, one in saved.items())
         return [f"{name} exchange {at}" for name, at, one in known if one.doubted or one.outcome is None]
 
-
 def open_recording(name: str, cases_path: str | None = None, snapshot_path: str | None = None) -> Recording:
     """The recording of that name or path, with other cases or passages if wanted; raises Mistaken when it cannot be
     replayed at all."""
@@ -254,7 +234,6 @@ def open_recording(name: str, cases_path: str | None = None, snapshot_path: str 
     documents = {"cases.json": given, "snapshot.json": corpus.document}
     return Recording(os.path.basename(folder), manifest, cases, corpus, hashes, exchanges, report, edits, documents)
 
-
 def find_recording(name: str) -> str:
     """The folder of a recording; raises Mistaken."""
     name = name.rstrip("/" + os.sep) or name
@@ -264,18 +243,15 @@ def find_recording(name: str) -> str:
             return os.path.abspath(folder)
     raise Mistaken(f"no recording {agent.shown(name)}: give one of {', '.join(recordings())}, or a folder's path")
 
-
 def recordings() -> list[str]:
     """The names of the recordings there are."""
     entries = os.listdir(RECORDINGS) if os.path.isdir(RECORDINGS) else []
     return sorted(entry for entry in entries if os.path.isdir(os.path.join(RECORDINGS, entry)))
 
-
 def input_hashes(cases: Any, snapshot: str, config: Any) -> dict[str, str]:
     """Fingerprints of all that a request is made from; that of the snapshot is given."""
     inputs = {"prompt": provider.PROMPT, "schema": provider.SCHEMA, "config": config, "cases": cases}
     return {name: provider.fingerprint(value) for name, value in inputs.items()} | {"snapshot": snapshot}
-
 
 def read_manifest(path: str) -> dict[str, Any]:
     """A manifest, checked field by field; raises Mistaken."""
@@ -286,11 +262,9 @@ def read_manifest(path: str) -> dict[str, Any]:
         raise mistaken(error, f"{shown_path(path)}: ") from None
     return manifest
 
-
 def sha256_of(path: str) -> str:
     """The SHA-256 of a file, in hex; raises Mistaken."""
     return hashlib.sha256(read_bytes(path)).hexdigest()
-
 
 def plan_of(recording: Recording) -> list[Planned]:
     """The trials of a recording, in the order they were run."""
@@ -303,7 +277,6 @@ def plan_of(recording: Recording) -> list[Planned]:
         for repeat in range(1, manifest["repeats"] + 1) for name in manifest["cases"] for mode in manifest["modes"]
     ]
 
-
 # === Replaying ========================================================================================================
 class Problem(NamedTuple):
     """Something that does not hold between a replay and its recording: one line for people, and where it is."""
@@ -312,7 +285,6 @@ class Problem(NamedTuple):
     exchange: int | None = None
     reason: str = ""
 
-
 class Played(NamedTuple):
     """A trial that was run again: its facts, its exchanges, its part of the report, and what did not agree."""
     trial: Planned
@@ -320,7 +292,6 @@ class Played(NamedTuple):
     sending: provider.Replay
     json: dict[str, Any]
     problems: list[Problem]
-
 
 def replay(recording: Recording, chosen: list[Planned], index: retrieval.Index) -> Iterator[Played]:
     """Run the chosen trials again, with the model's replies from the recording and all else anew."""
@@ -340,7 +311,6 @@ def replay(recording: Recording, chosen: list[Planned], index: retrieval.Index) 
             problems.append(Problem(line, trial.id, number))
         yield Played(trial, tape, sending, part, problems)
 
-
 def run_trial(
     trial: Planned, recording: Recording, index: retrieval.Index, send: provider.Send
 ) -> tuple[agent.Tape, provider.Model]:
@@ -354,7 +324,6 @@ def run_trial(
     except ValueError as error:
         raise Mistaken(f"case {trial.case.id}: {error}") from None
     return agent.Tape(agent.controller(task, toolbox, model.ask, model.clock)), model
-
 
 def trial_json(trial: Planned, tape: agent.Tape, model: provider.Model, index: retrieval.Index) -> dict[str, Any]:
     """A trial as it stands in a report: graded, and with its first cause where it did not pass."""
@@ -373,7 +342,6 @@ def trial_json(trial: Planned, tape: agent.Tape, model: provider.Model, index: r
         "elapsed_seconds": model.clock() if any(event["elapsed"] is not None for event in model.events) else None,
         "provider_usage": [provider.tokens(event) for event in model.events],
     }
-
 
 def disagreements(trial: str, tape: agent.Tape, sending: provider.Replay, recording: Recording) -> Iterator[Problem]:
     """What does not hold between a trial and its recorded exchanges."""
@@ -397,12 +365,10 @@ def disagreements(trial: str, tape: agent.Tape, sending: provider.Replay, record
         line = f"{trial}: exchange {first}{rest}: left over: the trial ended before with {end.reason}{detail}"
         yield Problem(line, trial, first, reason)
 
-
 # === The report =======================================================================================================
 def source_hashes() -> dict[str, str]:
     """The SHA-256 of each module of the kit."""
     return {name: sha256_of(os.path.join(HERE, name)) for name in sorted(os.listdir(HERE)) if name.endswith(".py")}
-
 
 def report_json(recording: Recording, played: list[Played], problems: list[Problem], **more: Any) -> dict[str, Any]:
     """A replay, or with `more` a run, as one JSON object: what report.json is, and --json shows."""
@@ -418,7 +384,6 @@ def report_json(recording: Recording, played: list[Played], problems: list[Probl
         report["error"] = {"code": DIFFERS, "message": first.line, **place}
     return report
 
-
 def counts(played: list[Played]) -> dict[str, int]:
     """How many trials were replayed, and how their exchanges fared."""
     fared = {"trials": len(played), "exact": 0, "differing": 0, "missing": 0, "unused": 0}
@@ -427,19 +392,16 @@ def counts(played: list[Played]) -> dict[str, int]:
         fared |= {name: fared[name] + more for name, more in zip(list(fared)[1:], each, strict=True)}
     return fared
 
-
 def environment() -> dict[str, str]:
     """What a result was made with."""
     system = os.uname() if hasattr(os, "uname") else None
     name = f"{system.sysname}-{system.release}-{system.machine}" if system else sys.platform
     return {"python": sys.version.split()[0], "platform": name, "sqlite": retrieval.SQLITE_VERSION}
 
-
 # === Words for people =================================================================================================
 def say(text: str = "") -> None:
     """One line of results."""
     print(tools.visible(text))
-
 
 def screen() -> int:
     """How many columns the terminal has; 0 where that is not known."""
@@ -447,28 +409,23 @@ def screen() -> int:
         return int(os.environ.get("COLUMNS") or os.get_terminal_size(1).columns)
     return 0
 
-
 def columns() -> int:
     """How wide a text may be: the terminal, but no more than is easy to read."""
     return max(40, min(screen() or 100, 100))
-
 
 def widest() -> int:
     """How wide a table may be: as the terminal is, and elsewhere as it comes."""
     return screen() if sys.stdout.isatty() else 0
 
-
 def colours() -> bool:
     """Whether the reader is a person at a terminal who wants colour."""
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-
 
 def print_trials(played: list[Played]) -> None:
     """The table of trials, and every count per path."""
     trials = [at.json for at in played]
     told = tools.summary_lines(evaluate.summarize(trials), evaluate.stages(trials))
     print(*tools.trial_lines(trials, colours(), widest()), "", *told, sep="\n")
-
 
 def print_trace(played: Played, profile: str) -> None:
     """A trial as a story, then its grade with its findings."""
@@ -487,7 +444,6 @@ def print_trace(played: Played, profile: str) -> None:
         why = f"{stage}: {stage.sentence} {cause['why']} (step {cause['step']}){later}"
         print(*tools.paragraphs("first cause", why, wide, 0), sep="\n")
     print()
-
 
 # === Live runs ========================================================================================================
 class Run:
@@ -549,16 +505,13 @@ class Run:
         write, now = self.journal.write, time.monotonic
         return replay, tools.Live(trial, saved, replay.send, self.allowance, write, post, again, now, seconds)
 
-
 def live_command(argv: list[str]) -> int:
     """The plan of a live run; with --execute-approved the run, or the rest of one that ended early."""
     return live(live_options(argv, Parser("--live", live_command.__doc__ or ""), asking=False))
 
-
 def ask_command(argv: list[str]) -> int:
     """One question over a snapshot, live: the plan, and with --execute-approved the answer with its citations."""
     return live(live_options(argv, Parser("ask"), asking=True))
-
 
 def live(options: argparse.Namespace) -> int:
     """Show the plan, and carry it out where that is approved."""
@@ -576,7 +529,6 @@ def live(options: argparse.Namespace) -> int:
     if not options.resume:
         create_recording(folder, recording)
     return execute(folder, options)
-
 
 def live_options(argv: list[str], parser: Parser, asking: bool) -> argparse.Namespace:
     """The flags of a live run, or of one question; raises Mistaken."""
@@ -608,7 +560,6 @@ def live_options(argv: list[str], parser: Parser, asking: bool) -> argparse.Name
     parser.add_argument("--limit", metavar="NAME=N", action="append", default=[], help=", ".join(agent.Limits._fields))
     return parser.parse_args(argv)
 
-
 def posed(options: argparse.Namespace, index: retrieval.Index) -> tuple[Any, list[evaluate.Case]]:
     """The cases of a run: those of a file, checked against the passages, or a question that nobody labelled; raises
     Mistaken."""
@@ -627,7 +578,6 @@ def posed(options: argparse.Namespace, index: retrieval.Index) -> tuple[Any, lis
     except evaluate.CaseFaults as error:
         raise Mistaken(*error.faults) from None
 
-
 def the_version(wanted: str | None, index: retrieval.Index) -> str:
     """The version that was asked for, or else the only one; raises Mistaken."""
     if wanted is None and len(index.versions) == 1:
@@ -636,7 +586,6 @@ def the_version(wanted: str | None, index: retrieval.Index) -> str:
         what = "--version is needed" if wanted is None else f"no passage of version {agent.shown(wanted)}"
         raise Mistaken(f"{what}: there are {', '.join(index.versions)}")
     return wanted
-
 
 def planned(options: argparse.Namespace) -> tuple[str, Recording]:
     """The folder and the recording, still empty, of the run that the flags ask for; raises Mistaken."""
@@ -675,7 +624,6 @@ def planned(options: argparse.Namespace) -> tuple[str, Recording]:
     manifest["batch_request_cap"] = min(tools.worst_requests(manifest), tools.MOST_REQUESTS)
     return folder, budgeted(recording, options)
 
-
 def budgeted(recording: Recording, options: argparse.Namespace) -> Recording:
     """The recording, its plan with the allowance and the budgets that the flags set; raises Mistaken."""
     manifest = recording.manifest
@@ -686,7 +634,6 @@ def budgeted(recording: Recording, options: argparse.Namespace) -> Recording:
     except (ValueError, agent.Mistake) as error:
         raise mistaken(error) from None
     return recording
-
 
 def resumable(options: argparse.Namespace) -> tuple[str, Recording]:
     """The folder and the recording of a run that can go on; raises Mistaken where it cannot, or its inputs changed."""
@@ -704,7 +651,6 @@ def resumable(options: argparse.Namespace) -> tuple[str, Recording]:
         raise Mistaken(f"recording {recording.name} cannot go on: {'; '.join(why)}")
     return folder, budgeted(recording, options)
 
-
 def plan_rows(folder: str, recording: Recording, options: argparse.Namespace) -> Iterator[tuple[str, str]]:
     """What a run will do and what it could use at worst, a name and a value a line."""
     yield from tools.plan_rows(recording.manifest, provider.REQUEST_BYTES)
@@ -712,14 +658,12 @@ def plan_rows(folder: str, recording: Recording, options: argparse.Namespace) ->
     if options.resume:
         yield from progress_rows(recording)
 
-
 def key_state() -> str:
     """Which variable holds the key, never its value."""
     try:
         return f"{provider.find_key(os.environ)[0]} is set"
     except agent.Mistake as error:
         return error.detail
-
 
 def progress_rows(recording: Recording) -> Iterator[tuple[str, str]]:
     """What is done of a run, what is missing, and what is in doubt."""
@@ -732,7 +676,6 @@ def progress_rows(recording: Recording) -> Iterator[tuple[str, str]]:
     yield "missing", ", ".join(missing) or "none"
     yield "in doubt", ", ".join(recording.in_doubt) or "none"
     yield "faults", ", ".join(faults) or "none"
-
 
 def write_file(path: str, content: Any) -> None:
     """Put JSON, a text, or what a function writes, into a file as a whole or not at all; raises OSError."""
@@ -751,7 +694,6 @@ def write_file(path: str, content: Any) -> None:
         if os.path.lexists(part):
             os.remove(part)
 
-
 def create_recording(folder: str, recording: Recording) -> None:
     """The folder of a new run, with its inputs and its plan; raises Mistaken."""
     try:
@@ -761,7 +703,6 @@ def create_recording(folder: str, recording: Recording) -> None:
             write_file(os.path.join(folder, name), document)
     except OSError as error:
         raise Mistaken(f"{shown_path(folder)}: {error.strerror or error}; nothing was sent") from None
-
 
 @contextlib.contextmanager
 def terminable() -> Iterator[None]:
@@ -776,7 +717,6 @@ def terminable() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
 
 def execute(folder: str, options: argparse.Namespace) -> int:
     """Make a run, or what is left of it, and write its report; the exit code says whether it came to its end."""
@@ -796,7 +736,6 @@ def execute(folder: str, options: argparse.Namespace) -> int:
         return TERMINATED if error.args == ("SIGTERM",) else INTERRUPTED if why == "interrupted" else STOPPED
     finally:
         journal.close()
-
 
 def carry_out(folder: str, journal: provider.Journal, options: argparse.Namespace, played: list[Played]) -> int:
     """The run itself, under its lock; fills `played` and writes the report."""
@@ -831,7 +770,6 @@ def carry_out(folder: str, journal: provider.Journal, options: argparse.Namespac
         say(f"to try the others: python3 run.py --live --resume {finished.name} --retry-faults --execute-approved "
             f"--max-requests {min(tools.MOST_REQUESTS, finished.requests + tools.worst_requests(finished.manifest))}")
     return DONE
-
 
 # === The commands =====================================================================================================
 def replay_command(argv: list[str]) -> int:
@@ -873,7 +811,6 @@ def replay_command(argv: list[str]) -> int:
         say(f"replayed {len(played)} of {len(plan)} trials | exchanges: {fared} | live requests: 0 | {took}")
     return code
 
-
 def regraded(recording: Recording, path: str, as_json: bool) -> int:
     """Show the stored grades of a recording beside those that today's labels give; nothing is written."""
     stored, (today, cases) = stored_trials(recording), load(path, load_cases)
@@ -889,26 +826,21 @@ def regraded(recording: Recording, path: str, as_json: bool) -> int:
     say(f"{changed} of {len(told)} grades are others today; nothing was written")
     return DONE
 
-
 def stored_trials(recording: Recording) -> list[dict[str, Any]]:
     """The trials of a report; raises Mistaken where the run has none yet."""
     if recording.report is None:
         raise Mistaken(f"recording {recording.name} has no report; --live --resume {recording.name} goes on with it")
     return list(recording.report["trials"])
 
-
 def read_in(trials: list[dict[str, Any]]) -> set[tuple[str, str]]:
     """The version and the id of each passage that was read in the trials of a report."""
     return {(seen.version, name) for seen in (evaluate.Seen(at.get("result")) for at in trials) for name in seen.read}
-
 
 def print_rows(rows: list[list[str]]) -> None:
     """A table, and an empty line."""
     print(*tools.table(rows, (), widest()), "", sep="\n")
 
-
 EMPTY = '<script type="application/json" id="recording"></script>'
-
 
 def empty_page(path: str) -> str:
     """The viewer, for a page at that path; raises Mistaken where something else than a page of the kit stands there."""
@@ -917,7 +849,6 @@ def empty_page(path: str) -> str:
     if os.path.lexists(path) and (not mark or mark[0].encode() not in read_bytes(path)[:2000]):
         raise Mistaken(f"{shown_path(path)} exists and is no page that this kit wrote: give another name")
     return page
-
 
 def filled_page(page: str, report: dict[str, Any], recording: Recording, index: retrieval.Index) -> str:
     """The viewer with a recording in it; nothing in the recording can end the element that it stands in."""
@@ -929,7 +860,6 @@ def filled_page(page: str, report: dict[str, Any], recording: Recording, index: 
     document = {"report": report, "exchanges": events, "cases": cases, "passages": list(passages)}
     text = re.sub("[<>&\u2028\u2029]", lambda odd: f"\\u{ord(odd[0]):04x}", json.dumps(document, ensure_ascii=False))
     return page.replace(EMPTY, EMPTY.replace("></", f">{text}</"))
-
 
 def problems_of(recording: Recording, played: list[Played], planned: set[str]) -> Iterator[Problem]:
     """Everything that does not hold of a recording and its replay."""
@@ -944,7 +874,6 @@ def problems_of(recording: Recording, played: list[Played], planned: set[str]) -
     if recording.changed and not any(at.sending.differed for at in played):
         yield Problem(f"changed since the recording: {', '.join(recording.changed)}")
 
-
 def choose(plan: list[Planned], options: argparse.Namespace) -> list[Planned]:
     """The trials of a plan that the flags ask for; raises Mistaken where there is none."""
     asked = (options.case, options.mode, options.repeat)
@@ -954,7 +883,6 @@ def choose(plan: list[Planned], options: argparse.Namespace) -> list[Planned]:
         shown = agent.shown(", ".join(str(one) for one in asked if one is not None))
         raise Mistaken(f"no trial {shown}; there are {', '.join(trial.id for trial in plan) or 'none'}")
     return wanted
-
 
 def print_replay(recording: Recording, chosen: list[Planned], played: list[Played], trace_too: bool) -> None:
     """What a replay shows: where the recording is from, the traces, the table, the summary."""
@@ -970,7 +898,6 @@ def print_replay(recording: Recording, chosen: list[Planned], played: list[Playe
         lacking = ", ".join(trial.id for trial in chosen if trial.id not in whole)
         if lacking:
             print(*tools.paragraphs("not recorded to the end", lacking, columns(), 0), sep="\n")
-
 
 def check_command(argv: list[str]) -> int:
     """What is wrong or weak in cases, labels and passages."""
@@ -994,14 +921,12 @@ def check_command(argv: list[str]) -> int:
     say(f"{len(faults)} faults, {len(weak)} weak labels")
     return DIFFERS if faults else DONE
 
-
 def label_check(path: str, cases: list[evaluate.Case], index: retrieval.Index) -> tuple[list[str], list[str]]:
     """The faults of the labels in a file beside a snapshot, and what is weak about them."""
     passages = [
         passage for case in cases for passage in named_passages(index, case.version, case.named)]
     faults = evaluate.label_faults(cases, passages, index.versions)
     return [f"{shown_path(path)}: {fault}" for fault in faults], evaluate.weak_labels(cases, passages)
-
 
 def guards_command(argv: list[str]) -> int:
     """Every guard, tripped on purpose by a scripted model: no key, no network."""
@@ -1023,7 +948,6 @@ def guards_command(argv: list[str]) -> int:
     say(f"{held} of {len(chosen)} guards held")
     return DONE if held == len(chosen) else DIFFERS
 
-
 def stand_ins() -> dict[str, agent.Ask]:
     """Models whose fault lies around the reply, by the names that guards.json gives them."""
     def sent(send: provider.Send) -> agent.Ask:
@@ -1044,7 +968,6 @@ def stand_ins() -> dict[str, agent.Ask]:
         "changed": sent(provider.Replay({1: provider.Exchange({}, provider.fingerprint({}), None, 1)}).send),
         "used up": sent(live.send),
     }
-
 
 def doctor_command(argv: list[str]) -> int:
     """What this machine has, which key variable is set, and whether the recordings are whole."""
@@ -1068,7 +991,6 @@ def doctor_command(argv: list[str]) -> int:
         faults += bool(odd)
         say(f"recording {entry}: {odd or state}")
     return DIFFERS if faults else DONE
-
 
 def search_command(argv: list[str]) -> int:
     """What retrieval finds for a query, with the matched words marked; nothing is sent anywhere."""
@@ -1097,7 +1019,6 @@ def search_command(argv: list[str]) -> int:
         print(*tools.found_lines(found, columns()), sep="\n")
     return DONE
 
-
 def judged_command(options: argparse.Namespace, words: str) -> int:
     """Search for each judged query of a file, and print the measures of the rankings, each and in the mean."""
     reads = read_json if options.judge.endswith(".json") else read_text
@@ -1123,7 +1044,6 @@ def judged_command(options: argparse.Namespace, words: str) -> int:
     say("what nobody judged counts as not relevant here")
     return DONE
 
-
 def build_command(argv: list[str]) -> int:
     """A snapshot from documents (HTML, Markdown, plain text), or one version more in a snapshot."""
     parser = Parser("build")
@@ -1147,7 +1067,6 @@ def build_command(argv: list[str]) -> int:
         if isinstance(error, OSError) and error.filename:
             raise Mistaken(f"{shown_path(error.filename)}: {error.strerror}; nothing was written") from None
         raise Mistaken(f"{error}; nothing was written") from None
-
 
 def carry_build(build: retrieval.Build, options: argparse.Namespace) -> int:
     """Read the documents, write the snapshot, and tell what became of every file."""
@@ -1187,7 +1106,6 @@ def carry_build(build: retrieval.Build, options: argparse.Namespace) -> int:
     say(f"found {sum(counts.values())} files = {told}; {made['passages']} passages; {made['duplicates']} duplicates")
     return DIFFERS if counts["refused"] else DONE
 
-
 def documents(paths: list[str]) -> Iterator[tuple[str, str, str]]:
     """Every file there is, in order: its name below the path given, its path, and why it is no document."""
     for top in paths:
@@ -1203,7 +1121,6 @@ def documents(paths: list[str]) -> Iterator[tuple[str, str, str]]:
                     odd = "a symbolic link" if stat.S_ISLNK(mode) else "" if stat.S_ISREG(mode) else "no ordinary file"
                     yield name, path, odd or retrieval.skipped(name, sphinx)
         yield from ((str(at.filename), str(at.filename), at.strerror or "cannot be read") for at in faults)
-
 
 def compare_command(argv: list[str]) -> int:
     """Two recordings, or the two paths of one: pairs, intervals, costs, and whether they can be told apart."""
@@ -1229,7 +1146,6 @@ def compare_command(argv: list[str]) -> int:
     say(told["verdict"])
     return DONE
 
-
 def audit_command(argv: list[str]) -> int:
     """The audit of a cited report: links, claims and questions, each with its own denominator."""
     parser = Parser("audit")
@@ -1243,7 +1159,6 @@ def audit_command(argv: list[str]) -> int:
     for at in told["references"]:
         say(f"reference of {at['dated']}: {at['sha256']}" + (f", {at['reason']}" if "reason" in at else ""))
     return DIFFERS if told["moved"] else DONE
-
 
 def study_command(argv: list[str]) -> int:
     """The packing study: what was retrieved is not what was given to the model."""
@@ -1270,7 +1185,6 @@ def study_command(argv: list[str]) -> int:
     say(f"in rank order top-2 packs {short}; top-5 packs {long}: {evicted} by the longer list")
     return DONE
 
-
 def review_command(argv: list[str]) -> int:
     """All recordings, and what a person should look at: unfinished runs, repeated questions, contradicting repeats."""
     Parser("review").parse_args(argv)
@@ -1293,7 +1207,6 @@ def review_command(argv: list[str]) -> int:
         say(line)
     return DONE
 
-
 def contradictions(trials: list[dict[str, Any]]) -> Iterator[str]:
     """The trials of a report that asked the same thing twice, and the repeats of a case that contradict each other."""
     repeats: dict[tuple[str, str], list[tuple[str, str]]] = {}
@@ -1307,19 +1220,16 @@ def contradictions(trials: list[dict[str, Any]]) -> Iterator[str]:
         if len({how for _, how in each}) > 1:
             yield f"{case} on the {mode} path contradicts itself: " + "; ".join(f"{name}: {how}" for name, how in each)
 
-
 WORDS: dict[str, Callable[[list[str]], int]] = {
     "check": check_command, "guards": guards_command, "doctor": doctor_command, "search": search_command,
     "ask": ask_command, "build": build_command, "compare": compare_command, "audit": audit_command,
     "study": study_command, "review": review_command,
 }
 
-
 def complain(line: str) -> None:
     """One line of diagnostics."""
     with contextlib.suppress(OSError):
         print(f"run.py: {tools.visible(line)}", file=sys.stderr)
-
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command and return its exit code; prints to sys.stdout and sys.stderr."""
@@ -1339,7 +1249,6 @@ def main(argv: list[str] | None = None) -> int:
             return MISTAKEN
     return code
 
-
 def answer(argv: list[str]) -> int:
     """The exit code of a command, whatever ends it."""
     try:
@@ -1357,7 +1266,6 @@ def answer(argv: list[str]) -> int:
         complain("interrupted")
         return TERMINATED if error.args == ("SIGTERM",) else INTERRUPTED
 
-
 def command(argv: list[str]) -> int:
     """The exit code of the word that stands first, or of a replay."""
     if argv and not argv[0].startswith("-"):
@@ -1365,7 +1273,6 @@ def command(argv: list[str]) -> int:
             raise Mistaken(f"no word {agent.shown(argv[0])}; there are {', '.join(WORDS)}, or none to replay")
         return WORDS[argv[0]](argv[1:])
     return live_command(argv) if "--live" in argv else replay_command(argv)
-
 
 if __name__ == "__main__":
     os._exit(main())  # nothing is left to tidy up, and tidying would take as long as a tenth of a replay
