@@ -109,6 +109,47 @@ def checked(task: Task) -> Task:
             raise Mistake(reason, f"the {name} is {shown(value)}")
     return task
 
+class Stopped(Exception):
+    """A live run that ended before its trials did, and why; what was recorded is kept."""
+
+class Allowance:
+    """What a whole run may still use: requests, and tokens and money where a budget is set.
+
+    A request is held against the worst it could use: a token a byte, and all its output tokens. The same is taken down
+    where the service did not say what was used. Prices are money per million input and output tokens.
+    """
+    def __init__(self, requests: int, output_tokens: int, budget: Mapping[str, Any]) -> None:
+        self.limits = (requests, budget.get("tokens"), budget.get("cost"))
+        self.output, self.prices = output_tokens, budget.get("prices", (0, 0))
+        self.used: list[float] = [0, 0, 0]
+
+    def _use(self, requests: int, prompt: int, output: int) -> list[float]:
+        return [requests, prompt + output, (prompt * self.prices[0] + output * self.prices[1]) / 1e6]
+
+    def worst(self, size: int, requests: int = 1) -> list[float]:
+        """What requests of `size` bytes could use at most: requests, tokens, money."""
+        return self._use(requests, size * requests, self.output * requests)
+
+    def check(self, size: int) -> None:
+        """Raises Fault when a request of `size` bytes could use more than is left."""
+        for reason, limit, used, more in zip(BUDGETS, self.limits, self.used, self.worst(size), strict=True):
+            if limit is not None and used + more > limit:
+                raise Fault(reason, f"{used:g} of {limit:g} are used; the next request could take {more:g}")
+
+    def count(self, size: int, usage: Mapping[str, Any] | None) -> None:
+        """Take down a request of `size` bytes and the usage that the service told, if it did."""
+        told = {"thoughtsTokenCount": 0, **(usage or {})}
+        counts = [told.get(f"{name}TokenCount") for name in ("prompt", "candidates", "thoughts")]
+        known = all(type(count) is int and count >= 0 for count in counts)
+        use = self._use(1, counts[0] or 0, sum(count or 0 for count in counts[1:])) if known else self.worst(size)
+        self.used = [had + more for had, more in zip(self.used, use, strict=True)]
+
+    def cost(self) -> dict[str, Any]:
+        """The money that was used, where prices were given."""
+        if self.prices == (0, 0):
+            return {"currency_cost": None, "note": "No prices were given."}
+        return {"currency_cost": round(self.used[2], 6), "note": "By the prices given, unknown use at its worst."}
+
 # === The strict loader ================================================================================================
 DEPTH, DIGITS = 32, 100
 

@@ -1,8 +1,8 @@
 """provider asks: it puts a trial to Gemini's `generateContent` and gives the reply back, as text or as a named fault.
 
 It never decides what a reply is worth (agent does) and never grades. `encode` and `heard` are pure and stand around one
-sending, whose events are recorded; a replay answers from those instead of from the network. Read in this order: the
-request - the reply - sameness - recorded exchanges - asking - the key - the journal - HTTPS.
+sending, whose events are recorded; a replay answers from those, a live run beyond them from the network. Read in this
+order: the request - the reply - sameness - recorded exchanges - asking - the key - the journal - HTTPS.
 """
 
 import binascii
@@ -18,7 +18,7 @@ import agent
 from agent import Fault, Reason, shown
 
 # === The request ======================================================================================================
-REQUEST_BYTES = 30_000
+REQUEST_BYTES, CALL_SECONDS = 30_000, 45  # the most that one exchange may send, and take
 PROMPT = """\
 You answer one question about versioned documentation, from passages read for you here. Each reply is one JSON object \
 proposing one action, which application code admits or refuses.
@@ -102,9 +102,9 @@ def _reply_text(response: Mapping[str, Any]) -> str:
         raise Fault(Reason.UNFINISHED_MODEL_REPLY, f"{count} candidates; exactly one is a reply")
     finish = candidates[0].get("finishReason")
     if finish != "STOP":
-        hint = "; raise maxOutputTokens or lower the thinking level" if finish == "MAX_TOKENS" else ""
-        named = "missing" if finish is None else shown(finish)
-        raise Fault(Reason.UNFINISHED_MODEL_REPLY, f"finishReason is {named}{hint}")
+        told = "missing" if finish is None else shown(finish)
+        told += "; raise maxOutputTokens or lower the thinking level" * (finish == "MAX_TOKENS")
+        raise Fault(Reason.UNFINISHED_MODEL_REPLY, f"finishReason is {told}")
     content = candidates[0].get("content")
     parts = content.get("parts") if isinstance(content, dict) else None
     text = "".join(map(_part_text, parts if isinstance(parts, list) else []))
@@ -192,8 +192,7 @@ def _event(value: Any) -> dict[str, Any]:
 
 def _grouped(events: list[dict[str, Any]]) -> Exchanges:
     found = Exchanges({}, {}, events)
-    early: dict[tuple[str, int], dict[str, Any]] = {}
-    announced: set[tuple[str, int, int]] = set()
+    early, announced = dict[tuple[str, int], dict[str, Any]](), set[tuple[str, int, int]]()
     for event in events:
         trial, number, attempt, kind = (event[name] for name in ("trial", "exchange", "attempt", "event"))
         saved, odd = found.trials.setdefault(trial, {}), found.oddities.setdefault(trial, [])
@@ -255,10 +254,9 @@ class Model:
         return next((event["elapsed"] for event in reversed(self.events) if event["elapsed"] is not None), 0.0)
 
 class Replay:
-    """The sending that answers one trial from its recorded exchanges, and counts how they fared."""
+    """The sending that answers one trial from its recorded exchanges, and counts how they fared; none is `sent`."""
     def __init__(self, saved: Mapping[int, Exchange]) -> None:
-        self._saved = saved
-        self.exact = self.missing = 0
+        self._saved, self.exact, self.missing, self.sent = saved, 0, 0, 0
         self.differed: tuple[dict[str, Any], dict[str, Any]] | None = None  # the recorded and the new request
 
     @property
@@ -280,6 +278,56 @@ class Replay:
         if exchange.outcome is None:
             raise Fault(Reason.REPLY_IN_DOUBT, f"exchange {request.number} was sent, and no reply is recorded")
         return exchange.outcome
+
+class Live(Replay):
+    """The sending of a live trial: a recorded request is answered from the recording, any other by the service.
+    `seconds` are the trial's, `write` appends to the journal, `post` sends (body, seconds) and gives an event's fields,
+    `now` is a clock. What is in doubt is sent once more with `resend`, and what ended in a fault with `retry`."""
+    def __init__(self, trial: str, saved: Mapping[int, Exchange], allowance: agent.Allowance, seconds: float,
+                 write: Callable[[dict[str, Any]], None], post: Callable[[bytes, float], dict[str, Any]],
+                 now: Callable[[], float], resend: bool = False, retry: bool = False) -> None:
+        super().__init__(saved)
+        self._trial, self._allowance, self._write, self._post = trial, allowance, write, post
+        self._now, self._seconds, self._resend, self._retry = now, seconds, resend, retry
+        kept = [at.outcome["elapsed"] for at in saved.values() if at.outcome and not self._again(at.outcome)]
+        self._began = now() - max((elapsed or 0.0 for elapsed in kept), default=0.0)
+
+    def _again(self, outcome: Mapping[str, Any] | None) -> str:
+        """Why a recorded exchange is to be sent once more; empty where it is not."""
+        if outcome is None:
+            return "resend" if self._resend else ""
+        try:
+            heard(outcome)
+        except Fault as fault:
+            late = fault.reason is Reason.DEADLINE or (outcome["elapsed"] or 0) >= self._seconds
+            return "retry_faults" if self._retry and not late else ""
+        return ""
+
+    def send(self, request: Request, seconds: float) -> dict[str, Any]:
+        """The event that came, journalled before it is used; raises agent.Fault, or Stopped where the disk fails."""
+        saved = self._saved.get(request.number)
+        again = self._again(saved.outcome) if saved else ""
+        if saved and not again:
+            return super().send(request, seconds)
+        body = agent.compact(request.body).encode("utf-8")
+        self._allowance.check(len(body))
+        place = {"trial": self._trial, "exchange": request.number, "attempt": saved.attempts + 1 if saved else 1}
+        try:
+            if again:
+                self._write({"event": "retry", **place, "why": again})
+            self._write({"event": "request", **place, "sha256": request.sha256, "request": request.body})
+            self.sent += 1
+            left = self._seconds - (self._now() - self._began)
+            fields = self._post(body, min(CALL_SECONDS, left))
+            if fields.get("kind") == "timeout" and left <= CALL_SECONDS:
+                fields["kind"] = str(Reason.DEADLINE)
+            kind, elapsed = "error" if "kind" in fields else "response", round(self._now() - self._began, 3)
+            event = {"event": kind, **place, "elapsed": elapsed, **fields}
+            self._write(event)
+        except OSError as error:
+            raise agent.Stopped(f"exchanges.jsonl cannot be written: {error.strerror or error}") from None
+        self._allowance.count(len(body), tokens(event))
+        return event
 
 # === A key and where it may go ========================================================================================
 REDACTED = "[redacted]"

@@ -23,7 +23,6 @@ import io
 import json
 import os
 import re
-import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, NoReturn, TypeVar
@@ -33,24 +32,15 @@ import evaluate
 import provider
 import retrieval
 import tools
+from tools import Mistaken
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 RECORDINGS, CASES, SNAPSHOT = (os.path.join(HERE, name) for name in ("recordings", "cases.json", "snapshot.json"))
 Loaded = TypeVar("Loaded")
 DONE, DIFFERS, MISTAKEN, STOPPED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
 
-class Mistaken(Exception):
-    """A command, a file or a machine that nothing can be run with: one line a fault, exit code 2."""
-    def __init__(self, *lines: str, reason: str = "") -> None:
-        super().__init__("; ".join(lines))
-        self.lines, self.reason = lines, reason
-
 class Faulty(Mistaken):
     """A file that can be read and whose content has faults."""
-
-def mistaken(error: Exception, before: str = "") -> Mistaken:
-    """What a room refuses, as a person's mistake, with the named reason where it has one."""
-    return Mistaken(f"{before}{error}", reason=str(getattr(error, "reason", "")))
 
 class Parser(argparse.ArgumentParser):
     """A parser whose complaints are one line, as all of ours are."""
@@ -126,11 +116,15 @@ def within(work: Callable[[], Loaded]) -> Loaded:
         signal.signal(signal.SIGALRM, before)
 
 class Corpus(NamedTuple):
-    """A snapshot on disk: what stands for it in a recording, its fingerprint, its profile, and what opens its index."""
+    """A snapshot on disk: what stands for it in a recording, fingerprint, profile, itself or its index's path."""
     document: dict[str, Any]
     sha256: str
     profile: str
-    open: Callable[[], retrieval.Index]
+    source: retrieval.Snapshot | str
+
+    def opened(self) -> contextlib.closing[retrieval.Index]:
+        """Its index, for a `with` that closes it; raises Mistaken."""
+        return contextlib.closing(open_index(self.source))
 
 LARGE = 1_000_000  # a recording has the path and the hash of a snapshot of so many bytes, not its passages
 
@@ -139,20 +133,21 @@ def read_corpus(path: str, named: bool = False) -> Corpus:
     if path.endswith(".sqlite"):
         with contextlib.closing(open_index(path)) as index:
             document = {"path": os.path.abspath(path), "sha256": index.fingerprint}
-            return Corpus(document, index.fingerprint, index.profile, functools.partial(open_index, path))
-    document, snapshot = load(path, lambda document: "" if is_named(document) else retrieval.load_snapshot(document))
-    if isinstance(snapshot, str):
+            return Corpus(document, index.fingerprint, index.profile, path)
+    document, snapshot = load(path, snapshot_of)
+    if snapshot is None:
         if named or not os.path.isfile(document["path"]):
             raise Mistaken(f"{shown_path(path)}: its snapshot {document['path']} is not there; give it by --snapshot")
         return read_corpus(document["path"], named=True)
     sha256 = provider.fingerprint(document)
     if os.path.getsize(path) >= LARGE:
         document = {"path": os.path.abspath(path), "sha256": sha256}
-    return Corpus(document, sha256, snapshot.profile, functools.partial(open_index, snapshot))
+    return Corpus(document, sha256, snapshot.profile, snapshot)
 
-def is_named(document: Any) -> bool:
-    """Whether a document stands for a snapshot that lies elsewhere."""
-    return isinstance(document, dict) and document.keys() == {"path", "sha256"} and type(document["path"]) is str
+def snapshot_of(document: Any) -> retrieval.Snapshot | None:
+    """The snapshot in a document; None where that only names one by path and hash."""
+    named = isinstance(document, dict) and document.keys() == {"path", "sha256"} and type(document["path"]) is str
+    return None if named else retrieval.load_snapshot(document)
 
 def open_index(snapshot: retrieval.Snapshot | str) -> retrieval.Index:
     """An index over the snapshot, or the one in a file of that path; raises Mistaken where none can be had."""
@@ -161,19 +156,12 @@ def open_index(snapshot: retrieval.Snapshot | str) -> retrieval.Index:
     except (retrieval.IndexFault, retrieval.SnapshotFaults) as error:
         raise Mistaken(f"{shown_path(snapshot)}: {error}" if isinstance(snapshot, str) else str(error)) from None
 
-def named_passages(index: retrieval.Index, version: str, names: Iterable[str]) -> list[dict[str, Any]]:
-    """Those passages of a version that are among the names, as JSON."""
-    found = (index.passage(name, version) for name in dict.fromkeys(names))
+def passages_at(index: retrieval.Index, places: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
+    """Those passages that are there of the places, a version and an id each, as JSON."""
+    found = (index.passage(name, version) for version, name in dict.fromkeys(places))
     return [passage._asdict() for passage in found if passage]
 
 # === Recordings =======================================================================================================
-class Planned(NamedTuple):
-    """One trial of a plan."""
-    id: str
-    case: evaluate.Case
-    repeat: int
-    mode: str
-
 class Recording(NamedTuple):
     """A recording as it lies on disk: plan, inputs and their fingerprints, exchanges, report, what was edited."""
     name: str
@@ -196,17 +184,6 @@ class Recording(NamedTuple):
         """What is odd about its files and its exchanges."""
         odds = self.exchanges.oddities.items()
         return [*self.edits, *(f"{trial} exchange {at} {told}" for trial, one in odds for at, told in one)]
-
-    @property
-    def requests(self) -> int:
-        """How many requests were sent, second attempts included."""
-        return sum(exchange.attempts for trial in self.exchanges.trials.values() for exchange in trial.values())
-
-    @property
-    def in_doubt(self) -> list[str]:
-        """The requests that were sent, and may have been paid, with no reply recorded for one of their attempts."""
-        known = ((name, at, one) for name, saved in self.exchanges.trials.items() for at, one in saved.items())
-        return [f"{name} exchange {at}" for name, at, one in known if one.doubted or one.outcome is None]
 
 def open_recording(name: str, cases_path: str | None = None, snapshot_path: str | None = None) -> Recording:
     """The recording of that name or path, with other cases or passages if wanted; raises Mistaken when it cannot be
@@ -259,41 +236,27 @@ def read_manifest(path: str) -> dict[str, Any]:
     try:
         tools.check_manifest(manifest)
     except (ValueError, TypeError, agent.Mistake) as error:
-        raise mistaken(error, f"{shown_path(path)}: ") from None
+        raise Mistaken(f"{shown_path(path)}: {error}", reason=str(getattr(error, "reason", ""))) from None
     return manifest
 
 def sha256_of(path: str) -> str:
     """The SHA-256 of a file, in hex; raises Mistaken."""
     return hashlib.sha256(read_bytes(path)).hexdigest()
 
-def plan_of(recording: Recording) -> list[Planned]:
-    """The trials of a recording, in the order they were run."""
-    known = {case.id: case for case in recording.cases}
-    manifest = recording.manifest
-    for name in (name for name in manifest["cases"] if name not in known):
-        raise Mistaken(f"recording {recording.name} has the case {name}, and its cases file does not")
-    return [
-        Planned(f"{name}-{mode}-{repeat}", known[name], repeat, mode)
-        for repeat in range(1, manifest["repeats"] + 1) for name in manifest["cases"] for mode in manifest["modes"]
-    ]
+def plan_of(recording: Recording) -> list[tools.Planned]:
+    """The trials of a recording, in the order they were run; raises Mistaken."""
+    return tools.plan(recording.name, recording.manifest, recording.cases)
 
 # === Replaying ========================================================================================================
-class Problem(NamedTuple):
-    """Something that does not hold between a replay and its recording: one line for people, and where it is."""
-    line: str
-    trial: str = ""
-    exchange: int | None = None
-    reason: str = ""
-
 class Played(NamedTuple):
     """A trial that was run again: its facts, its exchanges, its part of the report, and what did not agree."""
-    trial: Planned
+    trial: tools.Planned
     tape: agent.Tape
     sending: provider.Replay
     json: dict[str, Any]
-    problems: list[Problem]
+    problems: list[tools.Problem]
 
-def replay(recording: Recording, chosen: list[Planned], index: retrieval.Index) -> Iterator[Played]:
+def replay(recording: Recording, chosen: list[tools.Planned], index: retrieval.Index) -> Iterator[Played]:
     """Run the chosen trials again, with the model's replies from the recording and all else anew."""
     reported = {at["id"]: at for at in recording.report["trials"]} if recording.report else {}
     for trial in chosen:
@@ -303,16 +266,18 @@ def replay(recording: Recording, chosen: list[Planned], index: retrieval.Index) 
         begun = sending.exact or sending.unused or recording.exchanges.oddities.get(trial.id)
         if recording.report is None and sending.missing and not begun:
             continue  # a run in progress had not come to it
-        problems = list(disagreements(trial.id, tape, sending, recording))
-        unlike = evaluate.unlike_report(part, reported.get(trial.id)) if recording.report and not problems else None
-        if unlike:
-            number, line = unlike
+        unlike = evaluate.first_difference(*sending.differed) if sending.differed else None
+        odd, report = recording.exchanges.oddities.get(trial.id, []), recording.report
+        problems = list(tools.disagreements(trial.id, tape[-1], sending, odd, report, recording.changed, unlike))
+        other = evaluate.unlike_report(part, reported.get(trial.id)) if report and not problems else None
+        if other:
+            number, line = other
             line = f"{trial.id}: {f'exchange {number}: ' if number else ''}{line}"
-            problems.append(Problem(line, trial.id, number))
+            problems.append(tools.Problem(line, trial.id, number))
         yield Played(trial, tape, sending, part, problems)
 
 def run_trial(
-    trial: Planned, recording: Recording, index: retrieval.Index, send: provider.Send
+    trial: tools.Planned, recording: Recording, index: retrieval.Index, send: provider.Send
 ) -> tuple[agent.Tape, provider.Model]:
     """One trial over any sending: its facts, and the model port with the exchanges it made."""
     manifest = recording.manifest
@@ -325,10 +290,10 @@ def run_trial(
         raise Mistaken(f"case {trial.case.id}: {error}") from None
     return agent.Tape(agent.controller(task, toolbox, model.ask, model.clock)), model
 
-def trial_json(trial: Planned, tape: agent.Tape, model: provider.Model, index: retrieval.Index) -> dict[str, Any]:
+def trial_json(trial: tools.Planned, tape: agent.Tape, model: provider.Model, index: retrieval.Index) -> dict[str, Any]:
     """A trial as it stands in a report: graded, and with its first cause where it did not pass."""
     result, case = tape.result(), trial.case
-    passages = named_passages(index, case.version, [*case.named, *tape.read()])
+    passages = passages_at(index, ((case.version, name) for name in [*case.named, *tape.read()]))
     graded = {"mode": trial.mode, "result": result, **evaluate.grade(case, result, passages, within)}
     ranking: list[str] = []
     if graded["findings"]:
@@ -343,39 +308,20 @@ def trial_json(trial: Planned, tape: agent.Tape, model: provider.Model, index: r
         "provider_usage": [provider.tokens(event) for event in model.events],
     }
 
-def disagreements(trial: str, tape: agent.Tape, sending: provider.Replay, recording: Recording) -> Iterator[Problem]:
-    """What does not hold between a trial and its recorded exchanges."""
-    told = recording.report.get("in_doubt", []) if recording.report else None
-    for number, odd in recording.exchanges.oddities.get(trial, []):
-        yield Problem(f"{trial}: exchange {number} {odd}", trial, number)
-    end, asked = tape[-1], sending.exact + bool(sending.differed) + sending.missing
-    if sending.differed:
-        where, old, new = evaluate.first_difference(*sending.differed) or ("", "", "")
-        changed = f"; changed since the recording: {', '.join(recording.changed)}" if recording.changed else ""
-        line = f"{trial}: exchange {asked}: the request differs at {where}: recorded {old}, now {new}{changed}"
-        yield Problem(line, trial, asked, end.reason)
-    elif sending.missing and not (recording.report is None and not sending.unused):
-        yield Problem(f"{trial}: exchange {asked}: {end.detail}", trial, asked, end.reason)
-    elif end.reason is agent.Reason.REPLY_IN_DOUBT and told is not None and f"{trial} exchange {asked}" not in told:
-        yield Problem(f"{trial}: exchange {asked}: its reply is missing", trial, asked, end.reason)
-    elif sending.unused:
-        reason, first = agent.Reason.REPLAY_UNUSED_EXCHANGES, sending.unused[0]
-        rest = "" if sending.unused == [first] else f" to {sending.unused[-1]}"
-        detail = f" ({end.detail})" if end.reason.status == "failed" else ""
-        line = f"{trial}: exchange {first}{rest}: left over: the trial ended before with {end.reason}{detail}"
-        yield Problem(line, trial, first, reason)
-
 # === The report =======================================================================================================
 def source_hashes() -> dict[str, str]:
     """The SHA-256 of each module of the kit."""
     return {name: sha256_of(os.path.join(HERE, name)) for name in sorted(os.listdir(HERE)) if name.endswith(".py")}
 
-def report_json(recording: Recording, played: list[Played], problems: list[Problem], **more: Any) -> dict[str, Any]:
+def report_json(
+    recording: Recording, played: list[Played], problems: list[tools.Problem], **more: Any
+) -> dict[str, Any]:
     """A replay, or with `more` a run, as one JSON object: what report.json is, and --json shows."""
+    fared, sent = tools.counts([at.sending for at in played]), tools.sent(recording.exchanges.trials)
     report = evaluate.report([at.json for at in played], {
-        **recording.manifest, "execution_mode": "replay", "recording": recording.name, "replay": counts(played),
+        **recording.manifest, "execution_mode": "replay", "recording": recording.name, "replay": fared,
         "cases_sha256": recording.hashes["cases"], "snapshot_sha256": recording.hashes["snapshot"],
-        "actual_api_requests": 0, "recorded_api_requests": recording.requests, "source_sha256": source_hashes(),
+        "actual_api_requests": 0, "recorded_api_requests": sent, "source_sha256": source_hashes(),
         "environment": environment(), "cost": {"currency_cost": None, "note": "A replay costs nothing."}, **more,
     })
     if problems:
@@ -384,14 +330,6 @@ def report_json(recording: Recording, played: list[Played], problems: list[Probl
         report["error"] = {"code": DIFFERS, "message": first.line, **place}
     return report
 
-def counts(played: list[Played]) -> dict[str, int]:
-    """How many trials were replayed, and how their exchanges fared."""
-    fared = {"trials": len(played), "exact": 0, "differing": 0, "missing": 0, "unused": 0}
-    for at in (played.sending for played in played):
-        each = (at.exact, int(at.differed is not None), at.missing, len(at.unused))
-        fared |= {name: fared[name] + more for name, more in zip(list(fared)[1:], each, strict=True)}
-    return fared
-
 def environment() -> dict[str, str]:
     """What a result was made with."""
     system = os.uname() if hasattr(os, "uname") else None
@@ -399,9 +337,9 @@ def environment() -> dict[str, str]:
     return {"python": sys.version.split()[0], "platform": name, "sqlite": retrieval.SQLITE_VERSION}
 
 # === Words for people =================================================================================================
-def say(text: str = "") -> None:
-    """One line of results."""
-    print(tools.visible(text))
+def say(*lines: str) -> None:
+    """Lines of results."""
+    print(*map(tools.visible, lines), sep="\n")
 
 def screen() -> int:
     """How many columns the terminal has; 0 where that is not known."""
@@ -429,81 +367,51 @@ def print_trials(played: list[Played]) -> None:
 
 def print_trace(played: Played, profile: str) -> None:
     """A trial as a story, then its grade with its findings."""
-    checks, wide = played.json["checks"], columns()
-    print(*tools.story(played.trial.id, f"{played.trial.case.split}, {profile} profile", played.tape, wide), sep="\n")
-    outcome = getattr(evaluate.Outcome, checks["outcome"].upper())
-    print(*tools.paragraphs("grade", f"{outcome}: {outcome.sentence}", wide, 0), sep="\n")
-    for finding in played.json["findings"]:
-        named = getattr(evaluate.Finding, finding["finding"].upper())
-        both = f"expected {agent.shown(finding['expected'])}, found {agent.shown(finding['found'])}"
-        print(*tools.paragraphs(named, f"{named.sentence} {both}", wide), sep="\n")
-    cause = played.json["cause"]
-    if cause:
-        stage = next(stage for stage in evaluate.Stage if stage == cause["stage"])
-        later = f"; then: {', '.join(cause['symptoms'])}" if cause["symptoms"] else ""
-        why = f"{stage}: {stage.sentence} {cause['why']} (step {cause['step']}){later}"
-        print(*tools.paragraphs("first cause", why, wide, 0), sep="\n")
-    print()
+    words = (*evaluate.Outcome, *evaluate.Finding, *evaluate.Stage)
+    sentences, about = {word: word.sentence for word in words}, f"{played.trial.case.split}, {profile} profile"
+    say(*tools.trace_lines(played.trial.id, about, played.tape, played.json, sentences, columns()))
 
 # === Live runs ========================================================================================================
-class Run:
-    """A live run under way: its recording and journal, what the user allowed, and what it may still use."""
-    def __init__(self, recording: Recording, journal: provider.Journal, options: argparse.Namespace) -> None:
-        self.recording, self.journal, self.options, self.made = recording, journal, options, 0
-        manifest, self.key = recording.manifest, provider.find_key(os.environ)[1]
-        limits = (manifest["batch_request_cap"], manifest["config"]["maxOutputTokens"], manifest["budget"])
-        self.allowance = tools.Allowance(*limits)
-        for exchange in (at for trial in recording.exchanges.trials.values() for at in trial.values()):
-            size = len(agent.compact(exchange.request).encode("utf-8"))
-            for attempt in range(1, exchange.attempts + 1):
-                usage = provider.tokens(exchange.outcome) if attempt == exchange.attempts else None
-                self.allowance.count(size, usage)
+def allowance_of(recording: Recording) -> agent.Allowance:
+    """What a run may still use, after its recorded exchanges."""
+    manifest = recording.manifest
+    limits = (manifest["batch_request_cap"], manifest["config"]["maxOutputTokens"], manifest["budget"])
+    allowance = agent.Allowance(*limits)
+    for exchange in (at for trial in recording.exchanges.trials.values() for at in trial.values()):
+        size = len(agent.compact(exchange.request).encode("utf-8"))
+        for usage in [*[None] * (exchange.attempts - 1), provider.tokens(exchange.outcome)]:
+            allowance.count(size, usage)
+    return allowance
 
-    def trials(self, index: retrieval.Index) -> Iterator[Played]:
-        """Run the trials of the plan in order; raises Stopped where going on would help nobody."""
-        faults, plan = 0, plan_of(self.recording)
-        for at, trial in enumerate(plan, 1):
-            replay, live = self.sending(trial.id)
-            tape, model = run_trial(trial, self.recording, index, live.send)
-            part, end = trial_json(trial, tape, model, index), tape[-1]
-            if end.reason in (agent.Reason.REPLAY_REQUEST_MISMATCH, agent.Reason.REPLAY_EXHAUSTED):
-                raise Mistaken(f"{trial.id}: {end.detail}: this run cannot go on; make a new one")
-            if end.reason in agent.BUDGETS:
-                raise tools.Stopped(f"{end.reason}: {end.detail}; a larger one lets it go on")
-            self.made += live.sent
-            yield Played(trial, tape, replay, part, [])
-            measured, told = part["checks"]["outcome"] != "not_measured", part["result"]["reason"]
-            told += "" if measured else f": {end.detail}"
-            line = tools.visible(f"{at} of {len(plan)}: {trial.id}: {part['checks']['outcome']}, {told}")
-            before, after = ("\r\x1b[K", "") if sys.stderr.isatty() else ("", "\n")  # one line, or a line a trial
-            print(f"{before}{line}", end=after, file=sys.stderr, flush=True)
-            if live.sent:
-                faults = 0 if measured else 1 if live.sent > 1 else faults + 1
-                hopeless = faults and end.fault in provider.HOPELESS
-                why = "the next request would get the same" if hopeless else "two faults in a row, the last"
-                if at < len(plan) and (hopeless or faults == 2):
-                    raise tools.Stopped(f"{why}: {told}")
-
-    def sending(self, trial: str) -> tuple[provider.Replay, tools.Live]:
-        """What answers a trial: its recorded exchanges, and the service beyond them."""
-        saved, manifest = self.recording.exchanges.trials.get(trial, {}), self.recording.manifest
-        replay, seconds = provider.Replay(saved), manifest["limits"]["seconds"]
-
-        def post(body: bytes, seconds: float) -> dict[str, Any]:
-            return provider.post(manifest["endpoint"], self.key, body, seconds)
-
-        def again(outcome: dict[str, Any] | None) -> str:
-            if outcome is None:
-                return "resend" if self.options.resend else ""
-            try:
-                provider.heard(outcome)
-            except agent.Fault as fault:
-                late = fault.reason is agent.Reason.DEADLINE or (outcome["elapsed"] or 0) >= seconds
-                return "retry_faults" if self.options.retry_faults and not late else ""
-            return ""
-
-        write, now = self.journal.write, time.monotonic
-        return replay, tools.Live(trial, saved, replay.send, self.allowance, write, post, again, now, seconds)
+def run_live(
+    recording: Recording, allowance: agent.Allowance, options: argparse.Namespace, journal: provider.Journal,
+    index: retrieval.Index,
+) -> Iterator[Played]:
+    """Run the trials of the plan in order; raises agent.Stopped where going on would help nobody."""
+    faults, plan, manifest = 0, plan_of(recording), recording.manifest
+    post = functools.partial(provider.post, manifest["endpoint"], provider.find_key(os.environ)[1])
+    for at, trial in enumerate(plan, 1):
+        live = provider.Live(
+            trial.id, recording.exchanges.trials.get(trial.id, {}), allowance, manifest["limits"]["seconds"],
+            journal.write, post, time.monotonic, options.resend, options.retry_faults)
+        tape, model = run_trial(trial, recording, index, live.send)
+        part, end = trial_json(trial, tape, model, index), tape[-1]
+        if end.reason in (agent.Reason.REPLAY_REQUEST_MISMATCH, agent.Reason.REPLAY_EXHAUSTED):
+            raise Mistaken(f"{trial.id}: {end.detail}: this run cannot go on; make a new one")
+        if end.reason in agent.BUDGETS:
+            raise agent.Stopped(f"{end.reason}: {end.detail}; a larger one lets it go on")
+        yield Played(trial, tape, live, part, [])
+        measured, told = part["checks"]["outcome"] != "not_measured", part["result"]["reason"]
+        told += "" if measured else f": {end.detail}"
+        line = tools.visible(f"{at} of {len(plan)}: {trial.id}: {part['checks']['outcome']}, {told}")
+        before, after = ("\r\x1b[K", "") if sys.stderr.isatty() else ("", "\n")  # one line, or a line a trial
+        print(f"{before}{line}", end=after, file=sys.stderr, flush=True)
+        if live.sent:
+            faults = 0 if measured else 1 if live.sent > 1 else faults + 1
+            hopeless = faults and end.fault in provider.HOPELESS
+            why = "the next request would get the same" if hopeless else "two faults in a row, the last"
+            if at < len(plan) and (hopeless or faults == 2):
+                raise agent.Stopped(f"{why}: {told}")
 
 def live_command(argv: list[str]) -> int:
     """The plan of a live run; with --execute-approved the run, or the rest of one that ended early."""
@@ -515,12 +423,9 @@ def ask_command(argv: list[str]) -> int:
 
 def live(options: argparse.Namespace) -> int:
     """Show the plan, and carry it out where that is approved."""
-    try:
-        folder, recording = resumable(options) if options.resume else planned(options)
-        if options.execute_approved:
-            provider.find_key(os.environ)
-    except (ValueError, TypeError, agent.Mistake) as error:
-        raise mistaken(error) from None
+    folder, recording = resumable(options) if options.resume else planned(options)
+    if options.execute_approved:
+        provider.find_key(os.environ)
     for name, value in plan_rows(folder, recording, options):
         say(f"{name:12}  {value}")
     if not options.execute_approved:
@@ -571,69 +476,31 @@ def posed(options: argparse.Namespace, index: retrieval.Index) -> tuple[Any, lis
         if options.case not in (None, *(case.id for case in cases)):
             raise Mistaken(f"no case {agent.shown(options.case)}; there are {', '.join(case.id for case in cases)}")
         return given, cases
-    case = {"question": " ".join(options.question), "version": the_version(options.version, index)}
+    case = {"question": " ".join(options.question), "version": tools.version_of(options.version, index.versions)}
     given = {"cases": [{"id": "question", **case, "split": "asked"}]}
     try:
         return given, load_cases(given)
     except evaluate.CaseFaults as error:
         raise Mistaken(*error.faults) from None
 
-def the_version(wanted: str | None, index: retrieval.Index) -> str:
-    """The version that was asked for, or else the only one; raises Mistaken."""
-    if wanted is None and len(index.versions) == 1:
-        return index.versions[0]
-    if wanted not in index.versions:
-        what = "--version is needed" if wanted is None else f"no passage of version {agent.shown(wanted)}"
-        raise Mistaken(f"{what}: there are {', '.join(index.versions)}")
-    return wanted
-
 def planned(options: argparse.Namespace) -> tuple[str, Recording]:
-    """The folder and the recording, still empty, of the run that the flags ask for; raises Mistaken."""
-    corpus = read_corpus(options.snapshot)
-    limits, candidates = tools.PROFILES[corpus.profile]
-    with contextlib.closing(corpus.open()) as index:
+    """The folder and the recording, still empty, of the run that the flags ask for; raises Mistaken or Mistake."""
+    corpus, now = read_corpus(options.snapshot), time.gmtime()
+    with corpus.opened() as index:
         given, cases = posed(options, index)
-    temperature = {} if options.temperature is None else {"temperature": options.temperature}
-    thinking = {} if options.thinking == "off" else {"thinkingConfig": {"thinkingLevel": options.thinking}}
-    config = {"maxOutputTokens": options.max_output_tokens, **temperature, **thinking}
-    config["responseMimeType"] = "application/json"
-    model = options.model.removeprefix("models/")
-    manifest: dict[str, Any] = {
-        "format": 1, "execution_mode": "live-Gemini-API", "provenance": "Recorded live, exchange by exchange.",
-        "recorded_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "model": model,
-        "endpoint": tools.endpoint(os.environ, model),
-        "config": config, "limits": limits._asdict() | dict(map(tools.named_limit, options.limit)),
-        "batch_request_cap": tools.MOST_REQUESTS, "budget": {},
-        "candidates": candidates if options.candidates is None else options.candidates, "repeats": options.repeats,
-        "modes": [mode for mode in ("fixed", "agent") if options.mode in (None, mode)],
-        "cases": [case.id for case in cases if options.case in (None, case.id)],
-        "hashes": {}, "environment": environment(),
-    }
-    tools.check_manifest(manifest)
-    hashes = input_hashes(given, corpus.sha256, config)
+    names, made = [case.id for case in cases], time.strftime("%Y-%m-%dT%H:%M:%SZ", now)
+    manifest = tools.new_manifest(vars(options), names, corpus.profile, os.environ, environment(), made)
+    hashes = input_hashes(given, corpus.sha256, manifest["config"])
     manifest["hashes"] = {**hashes, "sources": provider.fingerprint(source_hashes())}
-    name = time.strftime(f"%Y%m%dT%H%M%SZ-{model}", time.gmtime()) if options.name is None else options.name
+    name = time.strftime("%Y%m%dT%H%M%SZ-", now) + manifest["model"] if options.name is None else options.name
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
         raise Mistaken(f"--name {agent.shown(name)}: 1 to 100 letters, digits, '.', '_', '-', a letter or digit first")
     folder = os.path.join(RECORDINGS, name)
     if os.path.lexists(folder):
         raise Mistaken(f"{shown_path(folder)} exists: give another --name, or go on with it by --live --resume {name}")
-    documents = {"cases.json": given, "snapshot.json": corpus.document}
-    empty = provider.Exchanges({}, {}, [])
-    recording = Recording(name, manifest, cases, corpus, hashes, empty, None, [], documents)
-    manifest["batch_request_cap"] = min(tools.worst_requests(manifest), tools.MOST_REQUESTS)
-    return folder, budgeted(recording, options)
-
-def budgeted(recording: Recording, options: argparse.Namespace) -> Recording:
-    """The recording, its plan with the allowance and the budgets that the flags set; raises Mistaken."""
-    manifest = recording.manifest
-    cap = manifest["batch_request_cap"] if options.max_requests is None else options.max_requests
-    try:
-        budget = tools.budget(manifest["budget"], options.price, options.token_budget, options.cost_budget)
-        manifest |= {"batch_request_cap": tools.request_allowance(cap), "budget": budget}
-    except (ValueError, agent.Mistake) as error:
-        raise mistaken(error) from None
-    return recording
+    manifest |= tools.allowed(manifest, vars(options))
+    documents, empty = {"cases.json": given, "snapshot.json": corpus.document}, provider.Exchanges({}, {}, [])
+    return folder, Recording(name, manifest, cases, corpus, hashes, empty, None, [], documents)
 
 def resumable(options: argparse.Namespace) -> tuple[str, Recording]:
     """The folder and the recording of a run that can go on; raises Mistaken where it cannot, or its inputs changed."""
@@ -649,7 +516,8 @@ def resumable(options: argparse.Namespace) -> tuple[str, Recording]:
         why.append(f"it was made at {recording.manifest['endpoint']}, and GOOGLE_GEMINI_BASE_URL is another now")
     if why:
         raise Mistaken(f"recording {recording.name} cannot go on: {'; '.join(why)}")
-    return folder, budgeted(recording, options)
+    recording.manifest.update(tools.allowed(recording.manifest, vars(options)))
+    return folder, recording
 
 def plan_rows(folder: str, recording: Recording, options: argparse.Namespace) -> Iterator[tuple[str, str]]:
     """What a run will do and what it could use at worst, a name and a value a line."""
@@ -667,14 +535,15 @@ def key_state() -> str:
 
 def progress_rows(recording: Recording) -> Iterator[tuple[str, str]]:
     """What is done of a run, what is missing, and what is in doubt."""
-    with contextlib.closing(recording.corpus.open()) as index:
+    with recording.corpus.opened() as index:
         played = list(replay(recording, plan_of(recording), index))
-    whole = {at.trial.id for at in played if not at.sending.missing}
+    whole = {at.trial.id: at.json["checks"]["outcome"] for at in played if not at.sending.missing}
     missing = [trial.id for trial in plan_of(recording) if trial.id not in whole]
-    faults = [at.trial.id for at in played if at.json["checks"]["outcome"] == "not_measured" and not at.sending.missing]
-    yield "done", f"{len(whole)} of {len(whole) + len(missing)} trials, {recording.requests} requests"
+    faults = [name for name, outcome in whole.items() if outcome == "not_measured"]
+    requests = tools.sent(recording.exchanges.trials)
+    yield "done", f"{len(whole)} of {len(whole) + len(missing)} trials, {requests} requests"
     yield "missing", ", ".join(missing) or "none"
-    yield "in doubt", ", ".join(recording.in_doubt) or "none"
+    yield "in doubt", ", ".join(tools.in_doubt(recording.exchanges.trials)) or "none"
     yield "faults", ", ".join(faults) or "none"
 
 def write_file(path: str, content: Any) -> None:
@@ -728,7 +597,7 @@ def execute(folder: str, options: argparse.Namespace) -> int:
     try:
         with terminable():
             return carry_out(folder, journal, options, played)
-    except (tools.Stopped, OSError, KeyboardInterrupt) as error:
+    except (agent.Stopped, OSError, KeyboardInterrupt) as error:
         why = "interrupted" if isinstance(error, KeyboardInterrupt) else f"stopped: {error}"
         go_on = f"python3 run.py --live --resume {os.path.basename(folder)} --execute-approved"
         go_on += " --resend" * options.resend + " --retry-faults" * options.retry_faults
@@ -739,20 +608,22 @@ def execute(folder: str, options: argparse.Namespace) -> int:
 
 def carry_out(folder: str, journal: provider.Journal, options: argparse.Namespace, played: list[Played]) -> int:
     """The run itself, under its lock; fills `played` and writes the report."""
-    recording = budgeted(open_recording(folder), options)  # read anew: it is ours only now
+    recording = open_recording(folder)  # read anew: it is ours only now
+    recording.manifest.update(tools.allowed(recording.manifest, vars(options)))
     if recording.report and options.retry_faults:
         names = (os.path.join(folder, f"report-{at}.json") for at in range(1, 1000))
         os.rename(os.path.join(folder, "report.json"), next(name for name in names if not os.path.lexists(name)))
     with contextlib.suppress(FileNotFoundError):
         os.remove(os.path.join(folder, "SHA256SUMS"))
     write_file(os.path.join(folder, "manifest.json"), recording.manifest)
-    run = Run(recording, journal, options)
-    with contextlib.closing(recording.corpus.open()) as index:
-        played.extend(run.trials(index))
-    finished = open_recording(folder)
+    allowance = allowance_of(recording)
+    with recording.corpus.opened() as index:
+        played.extend(run_live(recording, allowance, options, journal, index))
+    finished, made = open_recording(folder), sum(at.sending.sent for at in played)
+    exchanges = finished.exchanges.trials
     report = report_json(
-        finished, played, [], execution_mode=finished.manifest["execution_mode"], actual_api_requests=run.made,
-        replay=None, in_doubt=finished.in_doubt, cost=run.allowance.cost())
+        finished, played, [], execution_mode=finished.manifest["execution_mode"], actual_api_requests=made,
+        replay=None, in_doubt=tools.in_doubt(exchanges), cost=allowance.cost())
     write_file(os.path.join(folder, "report.json"), report)
     sealed = sorted(name for name in os.listdir(folder) if name.endswith((".json", ".jsonl")))
     sums = (f"{sha256_of(os.path.join(folder, name))}  {name}\n" for name in sealed)
@@ -760,15 +631,17 @@ def carry_out(folder: str, journal: provider.Journal, options: argparse.Namespac
     if options.question is None:
         print_trials(played)
     else:
-        with contextlib.closing(finished.corpus.open()) as index:
-            read = named_passages(index, played[0].trial.case.version, played[0].tape.read())
+        tape = played[0].tape
+        with finished.corpus.opened() as index:
+            read = passages_at(index, ((tape.task.version, name) for name in tape.read()))
         titles = {passage["source_id"]: passage["title"] for passage in read}
-        print(*tools.reply_lines(played[0].tape, titles, columns()), sep="\n")
+        say(*tools.reply_lines(tape, titles, columns()))
     measured = sum(at.json["checks"]["outcome"] != "not_measured" for at in played)
-    say(f"{measured} of {len(played)} measured | live requests: {run.made} | {shown_path(folder)}")
+    say(f"{measured} of {len(played)} measured | live requests: {made} | {shown_path(folder)}")
     if measured < len(played):
+        enough = min(tools.MOST_REQUESTS, tools.sent(exchanges) + tools.worst_requests(finished.manifest))
         say(f"to try the others: python3 run.py --live --resume {finished.name} --retry-faults --execute-approved "
-            f"--max-requests {min(tools.MOST_REQUESTS, finished.requests + tools.worst_requests(finished.manifest))}")
+            f"--max-requests {enough}")
     return DONE
 
 # === The commands =====================================================================================================
@@ -792,13 +665,13 @@ def replay_command(argv: list[str]) -> int:
     page = empty_page(options.html) if options.html else ""
     began, recording = time.monotonic(), open_recording(options.recording, options.cases, options.snapshot)
     plan = plan_of(recording)
-    chosen = choose(plan, options)
-    with contextlib.closing(recording.corpus.open()) as index:
+    chosen = tools.choose(plan, options.case, options.mode, options.repeat)
+    with recording.corpus.opened() as index:
         played = list(replay(recording, chosen, index))
         problems = list(problems_of(recording, played, {trial.id for trial in plan}))
         code = DIFFERS if problems else DONE
         if page:
-            write_file(options.html, filled_page(page, report_json(recording, played, problems), recording, index))
+            write_file(options.html, filled(page, report_json(recording, played, problems), recording, index))
     if options.json:
         print(json.dumps(report_json(recording, played, problems), indent=1))
     else:
@@ -806,7 +679,8 @@ def replay_command(argv: list[str]) -> int:
     for problem in problems:
         complain(problem.line)
     if not options.json:
-        fared = ", ".join(f"{count} {name}" for name, count in counts(played).items() if name != "trials")
+        fates = tools.counts([at.sending for at in played])
+        fared = ", ".join(f"{count} {name}" for name, count in fates.items() if name != "trials")
         took = f"{time.monotonic() - began:.1f} s"
         say(f"replayed {len(played)} of {len(plan)} trials | exchanges: {fared} | live requests: 0 | {took}")
     return code
@@ -814,16 +688,16 @@ def replay_command(argv: list[str]) -> int:
 def regraded(recording: Recording, path: str, as_json: bool) -> int:
     """Show the stored grades of a recording beside those that today's labels give; nothing is written."""
     stored, (today, cases) = stored_trials(recording), load(path, load_cases)
-    with contextlib.closing(recording.corpus.open()) as index:
-        names = {(case.version, name) for case in cases for name in case.named} | read_in(stored)
-        passages = [at for version, name in sorted(names) for at in named_passages(index, version, [name])]
+    with recording.corpus.opened() as index:
+        places = {(case.version, name) for case in cases for name in case.named} | read_in(stored)
+        passages = passages_at(index, sorted(places))
     told = evaluate.regrade(stored, recording.documents["cases.json"], today, passages, within)
     if as_json:
         print(json.dumps(told, indent=1))
         return DONE
-    print_rows(evaluate.rows(told, "trial", "stored", "today", "labels"))
     changed = sum(at["stored"] != at["today"] for at in told)
-    say(f"{changed} of {len(told)} grades are others today; nothing was written")
+    say(*tools.tables(widest(), evaluate.rows(told, "trial", "stored", "today", "labels")),
+        f"{changed} of {len(told)} grades are others today; nothing was written")
     return DONE
 
 def stored_trials(recording: Recording) -> list[dict[str, Any]]:
@@ -836,12 +710,6 @@ def read_in(trials: list[dict[str, Any]]) -> set[tuple[str, str]]:
     """The version and the id of each passage that was read in the trials of a report."""
     return {(seen.version, name) for seen in (evaluate.Seen(at.get("result")) for at in trials) for name in seen.read}
 
-def print_rows(rows: list[list[str]]) -> None:
-    """A table, and an empty line."""
-    print(*tools.table(rows, (), widest()), "", sep="\n")
-
-EMPTY = '<script type="application/json" id="recording"></script>'
-
 def empty_page(path: str) -> str:
     """The viewer, for a page at that path; raises Mistaken where something else than a page of the kit stands there."""
     page = read_bytes(os.path.join(RECORDINGS, "viewer.html")).decode("utf-8")
@@ -850,41 +718,24 @@ def empty_page(path: str) -> str:
         raise Mistaken(f"{shown_path(path)} exists and is no page that this kit wrote: give another name")
     return page
 
-def filled_page(page: str, report: dict[str, Any], recording: Recording, index: retrieval.Index) -> str:
-    """The viewer with a recording in it; nothing in the recording can end the element that it stands in."""
-    names = {(at.case.version, name) for at in plan_of(recording) for name in at.case.named}
-    places = sorted(names | read_in(report["trials"]))
-    passages = (passage for version, name in places for passage in named_passages(index, version, [name]))
+def filled(page: str, report: dict[str, Any], recording: Recording, index: retrieval.Index) -> str:
+    """The viewer with a recording in it."""
+    places = {(at.case.version, name) for at in plan_of(recording) for name in at.case.named}
+    passages = passages_at(index, sorted(places | read_in(report["trials"])))
     cases = [{name: getattr(at, name) for name in ("id", "question", "version", "split")} for at in recording.cases]
     events = recording.exchanges.events
-    document = {"report": report, "exchanges": events, "cases": cases, "passages": list(passages)}
-    text = re.sub("[<>&\u2028\u2029]", lambda odd: f"\\u{ord(odd[0]):04x}", json.dumps(document, ensure_ascii=False))
-    return page.replace(EMPTY, EMPTY.replace("></", f">{text}</"))
+    return tools.filled(page, {"report": report, "exchanges": events, "cases": cases, "passages": passages})
 
-def problems_of(recording: Recording, played: list[Played], planned: set[str]) -> Iterator[Problem]:
+def problems_of(recording: Recording, played: list[Played], planned: set[str]) -> Iterator[tools.Problem]:
     """Everything that does not hold of a recording and its replay."""
-    yield from map(Problem, recording.edits)
+    yield from map(tools.Problem, recording.edits)
     yield from (problem for at in played for problem in at.problems)
     reported = [trial["id"] for trial in (recording.report or {"trials": []})["trials"]]
-    for name in dict.fromkeys(reported):
-        if name not in planned or reported.count(name) > 1:
-            yield Problem(f"{name}: the report has a trial too many of that name", name)
-    for trial in (trial for trial in recording.exchanges.trials if trial not in planned):
-        yield Problem(f"{trial}: its exchanges are left over: the plan has no such trial", trial)
+    yield from tools.left_over(reported, recording.exchanges.trials, planned)
     if recording.changed and not any(at.sending.differed for at in played):
-        yield Problem(f"changed since the recording: {', '.join(recording.changed)}")
+        yield tools.Problem(f"changed since the recording: {', '.join(recording.changed)}")
 
-def choose(plan: list[Planned], options: argparse.Namespace) -> list[Planned]:
-    """The trials of a plan that the flags ask for; raises Mistaken where there is none."""
-    asked = (options.case, options.mode, options.repeat)
-    places = [(at, zip(asked, (at.case.id, at.mode, at.repeat), strict=True)) for at in plan]
-    wanted = [at for at, pairs in places if all(one in (None, other) for one, other in pairs)]
-    if not wanted:
-        shown = agent.shown(", ".join(str(one) for one in asked if one is not None))
-        raise Mistaken(f"no trial {shown}; there are {', '.join(trial.id for trial in plan) or 'none'}")
-    return wanted
-
-def print_replay(recording: Recording, chosen: list[Planned], played: list[Played], trace_too: bool) -> None:
+def print_replay(recording: Recording, chosen: list[tools.Planned], played: list[Played], trace_too: bool) -> None:
     """What a replay shows: where the recording is from, the traces, the table, the summary."""
     about = "{model}, {recorded_at:.10}. {provenance}".format(**recording.manifest)
     print(*tools.paragraphs(f"recording {recording.name}", about, columns(), 0), "", sep="\n")
@@ -913,18 +764,16 @@ def check_command(argv: list[str]) -> int:
             faults += error.lines
     if not faults:
         cases, corpus = loaded[0][1], loaded[1]
-        with contextlib.closing(corpus.open()) as index:
+        with corpus.opened() as index:
             faults, weak = label_check(options.cases, cases, index)
             say(f"{len(cases)} cases, {sum(map(index.count, index.versions))} passages")
-    for line in [f"fault: {fault}" for fault in faults] + [f"weak: {label}" for label in weak]:
-        say(line)
-    say(f"{len(faults)} faults, {len(weak)} weak labels")
+    say(*(f"fault: {fault}" for fault in faults), *(f"weak: {label}" for label in weak),
+        f"{len(faults)} faults, {len(weak)} weak labels")
     return DIFFERS if faults else DONE
 
 def label_check(path: str, cases: list[evaluate.Case], index: retrieval.Index) -> tuple[list[str], list[str]]:
     """The faults of the labels in a file beside a snapshot, and what is weak about them."""
-    passages = [
-        passage for case in cases for passage in named_passages(index, case.version, case.named)]
+    passages = passages_at(index, ((case.version, name) for case in cases for name in case.named))
     faults = evaluate.label_faults(cases, passages, index.versions)
     return [f"{shown_path(path)}: {fault}" for fault in faults], evaluate.weak_labels(cases, passages)
 
@@ -957,11 +806,10 @@ def stand_ins() -> dict[str, agent.Ask]:
         return sent(lambda request, seconds: {"event": "response", "status": 200, "elapsed": 0, "response": response})
 
     said = {"content": {"parts": [{"text": '{"action": "sea'}]}, "finishReason": "STOP"}
-    used_up = tools.Allowance(1, 1, {})
+    used_up = agent.Allowance(1, 1, {})
     used_up.count(1, None)
-    live = tools.Live(
-        "guard", {}, provider.Replay({}).send, used_up, list[Any]().append, lambda body, seconds: {"status": 200},
-        lambda outcome: "", time.monotonic, 180)
+    live = provider.Live(
+        "guard", {}, used_up, 180, list[Any]().append, lambda body, seconds: {"status": 200}, time.monotonic)
     return {
         "cut off": reply({"candidates": [said | {"finishReason": "MAX_TOKENS"}]}),
         "blocked": reply({"candidates": [said], "promptFeedback": {"blockReason": "SAFETY"}}),
@@ -1007,8 +855,8 @@ def search_command(argv: list[str]) -> int:
         return judged_command(options, query)
     if not query.strip() or len(query) > agent.LONGEST:
         raise Mistaken(f"a query has 1 to {agent.LONGEST} characters and is not blank; this one has {len(query)}")
-    with contextlib.closing(read_corpus(options.snapshot).open()) as index:
-        version = the_version(options.version, index)
+    with read_corpus(options.snapshot).opened() as index:
+        version = tools.version_of(options.version, index.versions)
         try:
             found = tools.found(index, query, version, options.k, "{}" if options.json else "[{}]")
         except (ValueError, retrieval.SearchFailed) as error:
@@ -1016,7 +864,7 @@ def search_command(argv: list[str]) -> int:
     if options.json:
         print(json.dumps(found, indent=1))
     else:
-        print(*tools.found_lines(found, columns()), sep="\n")
+        say(*tools.found_lines(found, columns()))
     return DONE
 
 def judged_command(options: argparse.Namespace, words: str) -> int:
@@ -1024,13 +872,14 @@ def judged_command(options: argparse.Namespace, words: str) -> int:
     reads = read_json if options.judge.endswith(".json") else read_text
     queries = load(options.judge, evaluate.load_judged, reads)[1]
     rankings, aliases = dict[str, list[str]](), dict[str, tuple[str, ...]]()
-    with contextlib.closing(read_corpus(options.snapshot).open()) as index:
+    with read_corpus(options.snapshot).opened() as index:
         for at in queries:
             text = at["query"] or (words if len(queries) == 1 else "")
             if not text:
                 raise Mistaken(f"{options.judge}: query {at['id']} has no text: give it as WORDS, or queries as JSON")
+            version = tools.version_of(at["version"] or options.version, index.versions)
             try:
-                found = index.search(text, the_version(at["version"] or options.version, index), options.k).passages
+                found = index.search(text, version, options.k).passages
             except (ValueError, retrieval.SearchFailed) as error:
                 raise Mistaken(f"query {at['id']}: {error}") from None
             rankings[at["id"]] = [passage.source_id for passage in found]
@@ -1039,9 +888,9 @@ def judged_command(options: argparse.Namespace, words: str) -> int:
     if options.json:
         print(json.dumps(told, indent=1))
         return DONE
-    print_rows(evaluate.rows(told["queries"], "query", *evaluate.MEASURES, "unjudged"))
-    print_rows(evaluate.rows(told["means"], "measure", "mean", "over", "of"))
-    say("what nobody judged counts as not relevant here")
+    queries_, means = ("query", *evaluate.MEASURES, "unjudged"), ("measure", "mean", "over", "of")
+    both = evaluate.rows(told["queries"], *queries_), evaluate.rows(told["means"], *means)
+    say(*tools.tables(widest(), *both), "what nobody judged counts as not relevant here")
     return DONE
 
 def build_command(argv: list[str]) -> int:
@@ -1071,14 +920,14 @@ def build_command(argv: list[str]) -> int:
 def carry_build(build: retrieval.Build, options: argparse.Namespace) -> int:
     """Read the documents, write the snapshot, and tell what became of every file."""
     if os.path.lexists(options.out):
-        with contextlib.closing(read_corpus(options.out).open()) as old:
+        with read_corpus(options.out).opened() as old:
             if old.profile != "documents":
                 raise Mistaken(f"{options.out} has the {old.profile} profile, to which no documents can be added")
             if options.version in old.versions and not options.replace:
                 raise Mistaken(f"{options.out} has version {options.version} already: --replace builds it anew")
             build.keep(passage for passage in old.passages() if passage.version != options.version)
     counts = {"used": 0, "skipped": 0, "refused": 0}
-    for name, path, why in documents(options.paths):
+    for name, path, why in tools.documents(options.paths):
         became = "skipped" if why else "used"
         try:
             if not why:
@@ -1106,22 +955,6 @@ def carry_build(build: retrieval.Build, options: argparse.Namespace) -> int:
     say(f"found {sum(counts.values())} files = {told}; {made['passages']} passages; {made['duplicates']} duplicates")
     return DIFFERS if counts["refused"] else DONE
 
-def documents(paths: list[str]) -> Iterator[tuple[str, str, str]]:
-    """Every file there is, in order: its name below the path given, its path, and why it is no document."""
-    for top in paths:
-        if not os.path.isdir(top):
-            yield os.path.basename(top), top, "" if os.path.isfile(top) else "no file and no folder"
-            continue
-        sphinx, faults = not {"objects.inv", ".buildinfo"}.isdisjoint(os.listdir(top)), list[OSError]()
-        for folder, folders, files in os.walk(top, onerror=faults.append):
-            folders.sort()
-            for path in (os.path.join(folder, name) for name in sorted(files + folders)):
-                name, mode = os.path.relpath(path, top).replace(os.sep, "/"), os.lstat(path).st_mode
-                if not stat.S_ISDIR(mode):
-                    odd = "a symbolic link" if stat.S_ISLNK(mode) else "" if stat.S_ISREG(mode) else "no ordinary file"
-                    yield name, path, odd or retrieval.skipped(name, sphinx)
-        yield from ((str(at.filename), str(at.filename), at.strerror or "cannot be read") for at in faults)
-
 def compare_command(argv: list[str]) -> int:
     """Two recordings, or the two paths of one: pairs, intervals, costs, and whether they can be told apart."""
     parser = Parser("compare")
@@ -1134,16 +967,8 @@ def compare_command(argv: list[str]) -> int:
     else:
         sides = {options.a: trials, f"{options.b} ": stored_trials(open_recording(options.b))}
     told = evaluate.compare(*sides.values())
-    say(", ".join(f"{side} is {name.strip()}" for side, name in zip("ab", sides, strict=True)))
-    pairs = ([name, *(one or "absent" for one in both)] for name, both in told["pairs"].items())
-    print_rows([["pair", "a", "b"], *pairs])
-    for name in ("rates", "cost", "abstention"):
-        print_rows(evaluate.rows(told[name], *told[name][0]))
-    say("pairs: " + ", ".join(f"{count} {name}" for name, count in told["counts"].items()))
-    say(f"allowances: {'equal' if told['equal_allowance'] else 'NOT equal: costs do not compare'}")
-    for line in told["left_out"]:
-        say(f"left out: {line}")
-    say(told["verdict"])
+    measures = [evaluate.rows(told[name], *told[name][0]) for name in ("rates", "cost", "abstention")]
+    say(*tools.comparison_lines(told, sides, measures, widest()))
     return DONE
 
 def audit_command(argv: list[str]) -> int:
@@ -1151,13 +976,12 @@ def audit_command(argv: list[str]) -> int:
     parser = Parser("audit")
     parser.add_argument("file", metavar="FILE", help="report, sources, claims, citations, reference")
     _, told = load(parser.parse_args(argv).file, evaluate.audit)
-    print_rows(evaluate.rows(told["measures"], "measure", "value"))
-    print_rows(evaluate.rows(told["claims"], "claim", "question", "states"))
-    print_rows(evaluate.rows(told["citations"], "citation", "claim", "resolves", "entails", "holds"))
-    for name, text in told["moved"].items():
-        say(f"not at its span: {name}: there stands {agent.shown(text)}")
-    for at in told["references"]:
-        say(f"reference of {at['dated']}: {at['sha256']}" + (f", {at['reason']}" if "reason" in at else ""))
+    columns = {
+        "measures": ("measure", "value"), "claims": ("claim", "question", "states"),
+        "citations": ("citation", "claim", "resolves", "entails", "holds"),
+    }
+    rows = (evaluate.rows(told[name], *names) for name, names in columns.items())
+    say(*tools.tables(widest(), *rows), *tools.audit_lines(told))
     return DIFFERS if told["moved"] else DONE
 
 def study_command(argv: list[str]) -> int:
@@ -1171,18 +995,11 @@ def study_command(argv: list[str]) -> int:
         told = evaluate.study(read_json(os.path.join(RECORDINGS, "packing.json")), options.budget, options.order)
     except ValueError as error:
         raise Mistaken(str(error)) from None
-    print_rows(evaluate.rows(told["arms"], *list(told["arms"][0])[:5]))
-    for at in told["arms"]:
-        for name, size in at["skipped"].items():
-            say(f"{at['arm']}: {name} would have needed {size} bytes")
-    for at in told["arms"]:
-        say(at["arm"])
-        runs = [run for run in told["executions"] if run["arm"] == at["arm"]]
-        print_rows(evaluate.rows(runs, "control", "request", "decision", "missing_evidence", "refused_attempt", "kept"))
-    top = told["prefix"]
-    short, long = (", ".join(top[name]) or "nothing" for name in ("top-2", "top-5"))
-    evicted = "nothing is evicted" if top["nothing evicted"] else "something IS EVICTED"
-    say(f"in rank order top-2 packs {short}; top-5 packs {long}: {evicted} by the longer list")
+    runs, fields = {}, ("control", "request", "decision", "missing_evidence", "refused_attempt", "kept")
+    for arm in (at["arm"] for at in told["arms"]):
+        runs[arm] = evaluate.rows([run for run in told["executions"] if run["arm"] == arm], *fields)
+    arms = evaluate.rows(told["arms"], *list(told["arms"][0])[:5])
+    say(*tools.tables(widest(), arms), *tools.study_lines(told, runs, widest()))
     return DONE
 
 def review_command(argv: list[str]) -> int:
@@ -1201,24 +1018,16 @@ def review_command(argv: list[str]) -> int:
         rows.append([name, *about, f"{len(trials)} of {planned_}", state])
         if recording.report is None:
             told.append(f"{name} is not finished: python3 run.py --live --resume {name}")
-        told += [f"{name}: {odd}" for odd in recording.odd] + [f"{name}: {line}" for line in contradictions(trials)]
-    print_rows(rows)
-    for line in told:
-        say(line)
+        told += [f"{name}: {line}" for line in (*recording.odd, *tools.contradictions(came_out(trials)))]
+    say(*tools.tables(widest(), rows), *told)
     return DONE
 
-def contradictions(trials: list[dict[str, Any]]) -> Iterator[str]:
-    """The trials of a report that asked the same thing twice, and the repeats of a case that contradict each other."""
-    repeats: dict[tuple[str, str], list[tuple[str, str]]] = {}
+def came_out(trials: list[dict[str, Any]]) -> Iterator[tuple[str, str, str, str]]:
+    """Of each trial of a report its id, its case and path, the reason, and how it came out."""
     for at in trials:
         seen = evaluate.Seen(at.get("result"))
-        if seen.reason in (agent.Reason.DUPLICATE_QUERY, agent.Reason.DUPLICATE_READ):
-            yield f"{at['id']} asked for the same thing twice: {seen.reason}"
         came = f"{evaluate.outcome_of(at)}, citing {', '.join(sorted({*seen.cited})) or 'nothing'}"
-        repeats.setdefault((str(at.get("case_id")), str(at.get("mode"))), []).append((at["id"], came))
-    for (case, mode), each in repeats.items():
-        if len({how for _, how in each}) > 1:
-            yield f"{case} on the {mode} path contradicts itself: " + "; ".join(f"{name}: {how}" for name, how in each)
+        yield at["id"], f"{at.get('case_id')} on the {at.get('mode')} path", seen.reason, came
 
 WORDS: dict[str, Callable[[list[str]], int]] = {
     "check": check_command, "guards": guards_command, "doctor": doctor_command, "search": search_command,
@@ -1255,11 +1064,11 @@ def answer(argv: list[str]) -> int:
         return command(argv)
     except SystemExit:  # argparse has shown its help
         return DONE
-    except Mistaken as error:
-        for line in error.lines:
+    except (Mistaken, agent.Mistake) as error:
+        for line in getattr(error, "lines", [str(error)]):
             complain(line)
         if "--json" in argv:
-            reason = {"reason": error.reason} if error.reason else {}
+            reason = {"reason": str(error.reason)} if error.reason else {}
             print(json.dumps({"error": {"code": MISTAKEN, "message": str(error), **reason}}, indent=1))
         return MISTAKEN
     except KeyboardInterrupt as error:
