@@ -24,7 +24,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import agent
@@ -44,13 +44,20 @@ class Faulty(Mistaken):
 
 class Parser(argparse.ArgumentParser):
     """A parser whose complaints are one line, as all of ours are."""
-    def __init__(self, word: str, description: str = "") -> None:
-        layout = functools.partial(argparse.RawTextHelpFormatter, width=100)  # to find one, argparse imports shutil
-        description = description or WORDS[word].__doc__ or ""
-        super().__init__(f"run.py {word}".strip(), None, description, allow_abbrev=False, formatter_class=layout)
-
     def error(self, message: str) -> NoReturn:
         raise Mistaken(f"{message} (see {self.prog} --help)")
+
+def parsed(word: str, argv: list[str], about: str = "") -> argparse.Namespace:
+    """The flags of a word; raises Mistaken."""
+    layout = functools.partial(argparse.RawTextHelpFormatter, width=100)  # to find one, argparse imports shutil
+    about = about or WORDS[word].__doc__ or ""
+    parser = Parser(f"run.py {word}".strip(), None, about, allow_abbrev=False, formatter_class=layout)
+    paths = {"cases.json": CASES, "snapshot.json": SNAPSHOT}
+    for name, flag in tools.FLAGS.get(word, {}).items():
+        path = paths.get(str(flag.get("default")))
+        parser.add_argument(name, **({**flag, "default": path} if path else flag))
+    parser.set_defaults(**tools.PRESET.get(word, {}))
+    return parser.parse_args(argv)
 
 # === Reading what people give =========================================================================================
 def read_bytes(path: str) -> bytes:
@@ -77,16 +84,7 @@ def shown_path(path: str) -> str:
     inside = os.path.relpath(path or os.curdir, HERE)
     return path if inside.startswith("..") else inside
 
-def read_text(path: str) -> str:
-    """The text of a file; raises Mistaken."""
-    try:
-        return read_bytes(path).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise Mistaken(f"{shown_path(path)}: not UTF-8: {error}") from None
-
-def load(
-    path: str, parse: Callable[[Any], Loaded], read: Callable[[str], Any] = read_json
-) -> tuple[Any, Loaded]:
+def load(path: str, parse: Callable[[Any], Loaded], read: Callable[[str], Any] = read_json) -> tuple[Any, Loaded]:
     """The document in a file and what `parse` makes of it; raises Faulty with every fault of the file."""
     document = read(path)
     try:
@@ -98,22 +96,33 @@ def load_cases(document: Any) -> list[evaluate.Case]:
     """The cases of a document; raises evaluate.CaseFaults."""
     return evaluate.load_cases(document, timer=os.name == "posix")
 
+@contextlib.contextmanager
+def raising(signal_name: str, error: BaseException) -> Iterator[None]:
+    """Let a signal raise the error inside the block."""
+    import signal
+
+    def raised(*_: Any) -> NoReturn:
+        raise error
+
+    number = getattr(signal, signal_name)
+    before = signal.signal(number, raised)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
 def within(work: Callable[[], Loaded]) -> Loaded:
     """What the work gives; raises TimeoutError where it takes more than two seconds: a pattern can search for ever."""
     if os.name != "posix":
         return work()
     import signal
 
-    def late(*_: Any) -> NoReturn:
-        raise TimeoutError
-
-    before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, 2)
-    try:
-        return work()
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    with raising("SIGALRM", TimeoutError()):
+        signal.setitimer(signal.ITIMER_REAL, 2)
+        try:
+            return work()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
 
 class Corpus(NamedTuple):
     """A snapshot on disk: what stands for it in a recording, fingerprint, profile, itself or its index's path."""
@@ -156,11 +165,6 @@ def open_index(snapshot: retrieval.Snapshot | str) -> retrieval.Index:
     except (retrieval.IndexFault, retrieval.SnapshotFaults) as error:
         raise Mistaken(f"{shown_path(snapshot)}: {error}" if isinstance(snapshot, str) else str(error)) from None
 
-def passages_at(index: retrieval.Index, places: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
-    """Those passages that are there of the places, a version and an id each, as JSON."""
-    found = (index.passage(name, version) for version, name in dict.fromkeys(places))
-    return [passage._asdict() for passage in found if passage]
-
 # === Recordings =======================================================================================================
 class Recording(NamedTuple):
     """A recording as it lies on disk: plan, inputs and their fingerprints, exchanges, report, what was edited."""
@@ -188,11 +192,12 @@ class Recording(NamedTuple):
 def open_recording(name: str, cases_path: str | None = None, snapshot_path: str | None = None) -> Recording:
     """The recording of that name or path, with other cases or passages if wanted; raises Mistaken when it cannot be
     replayed at all."""
-    folder = find_recording(name)
+    folder = tools.find_recording(name, RECORDINGS)
     files = {file: os.path.join(folder, file) for file in os.listdir(folder)}
     for path in (path for name, path in files.items() if name in tools.FILES and not os.path.isfile(path)):
         raise Mistaken(f"{shown_path(path)}: not an ordinary file")
-    manifest = read_manifest(os.path.join(folder, "manifest.json"))
+    path = os.path.join(folder, "manifest.json")
+    manifest = tools.checked_manifest(read_json(path), shown_path(path))
     given, cases = load(cases_path or files.get("cases.json", CASES), load_cases)
     corpus = read_corpus(snapshot_path or files.get("snapshot.json", SNAPSHOT))
     report = read_json(files["report.json"]) if "report.json" in files else None
@@ -211,33 +216,10 @@ def open_recording(name: str, cases_path: str | None = None, snapshot_path: str 
     documents = {"cases.json": given, "snapshot.json": corpus.document}
     return Recording(os.path.basename(folder), manifest, cases, corpus, hashes, exchanges, report, edits, documents)
 
-def find_recording(name: str) -> str:
-    """The folder of a recording; raises Mistaken."""
-    name = name.rstrip("/" + os.sep) or name
-    plain = os.path.basename(name) == name and name not in ("", os.curdir, os.pardir)
-    for folder in (os.path.join(RECORDINGS, name), name) if plain else (name,):
-        if os.path.isdir(folder):
-            return os.path.abspath(folder)
-    raise Mistaken(f"no recording {agent.shown(name)}: give one of {', '.join(recordings())}, or a folder's path")
-
-def recordings() -> list[str]:
-    """The names of the recordings there are."""
-    entries = os.listdir(RECORDINGS) if os.path.isdir(RECORDINGS) else []
-    return sorted(entry for entry in entries if os.path.isdir(os.path.join(RECORDINGS, entry)))
-
 def input_hashes(cases: Any, snapshot: str, config: Any) -> dict[str, str]:
     """Fingerprints of all that a request is made from; that of the snapshot is given."""
     inputs = {"prompt": provider.PROMPT, "schema": provider.SCHEMA, "config": config, "cases": cases}
     return {name: provider.fingerprint(value) for name, value in inputs.items()} | {"snapshot": snapshot}
-
-def read_manifest(path: str) -> dict[str, Any]:
-    """A manifest, checked field by field; raises Mistaken."""
-    manifest: dict[str, Any] = read_json(path)
-    try:
-        tools.check_manifest(manifest)
-    except (ValueError, TypeError, agent.Mistake) as error:
-        raise Mistaken(f"{shown_path(path)}: {error}", reason=str(getattr(error, "reason", ""))) from None
-    return manifest
 
 def sha256_of(path: str) -> str:
     """The SHA-256 of a file, in hex; raises Mistaken."""
@@ -258,27 +240,40 @@ class Played(NamedTuple):
 
 def replay(recording: Recording, chosen: list[tools.Planned], index: retrieval.Index) -> Iterator[Played]:
     """Run the chosen trials again, with the model's replies from the recording and all else anew."""
-    reported = {at["id"]: at for at in recording.report["trials"]} if recording.report else {}
+    report, exchanges = recording.report, recording.exchanges
+    reported = {at["id"]: at for at in report["trials"]} if report else {}
     for trial in chosen:
-        sending = provider.Replay(recording.exchanges.trials.get(trial.id, {}))
-        tape, model = run_trial(trial, recording, index, sending.send)
-        part = trial_json(trial, tape, model, index)
-        begun = sending.exact or sending.unused or recording.exchanges.oddities.get(trial.id)
-        if recording.report is None and sending.missing and not begun:
+        sending, odd = provider.Replay(exchanges.trials.get(trial.id, {})), exchanges.oddities.get(trial.id, [])
+        played = play(trial, recording, index, sending)
+        if report is None and sending.missing and not (sending.exact or sending.unused or odd):
             continue  # a run in progress had not come to it
         unlike = evaluate.first_difference(*sending.differed) if sending.differed else None
-        odd, report = recording.exchanges.oddities.get(trial.id, []), recording.report
-        problems = list(tools.disagreements(trial.id, tape[-1], sending, odd, report, recording.changed, unlike))
-        other = evaluate.unlike_report(part, reported.get(trial.id)) if report and not problems else None
-        if other:
-            number, line = other
-            line = f"{trial.id}: {f'exchange {number}: ' if number else ''}{line}"
-            problems.append(tools.Problem(line, trial.id, number))
-        yield Played(trial, tape, sending, part, problems)
+        end, changed = played.tape[-1], recording.changed
+        played.problems.extend(tools.disagreements(trial.id, end, sending, odd, report, changed, unlike))
+        if report and not played.problems:
+            other = evaluate.unlike_report(played.json, reported.get(trial.id))
+            played.problems.extend(tools.unlike(trial.id, *other) if other else ())
+        yield played
 
-def run_trial(
-    trial: tools.Planned, recording: Recording, index: retrieval.Index, send: provider.Send
-) -> tuple[agent.Tape, provider.Model]:
+def play(trial: tools.Planned, recording: Recording, index: retrieval.Index, sending: provider.Replay) -> Played:
+    """One trial over a sending, as it stands in a report: graded, and with its first cause where it did not pass."""
+    tape, model = run_trial(trial, recording, index, sending.send)
+    result, case = tape.result(), trial.case
+    passages = tools.passages_at(index, ((case.version, name) for name in [*case.named, *tape.read()]))
+    graded = {"mode": trial.mode, "result": result, **evaluate.grade(case, result, passages, within)}
+    again = (case.question, case.version, tape.task.candidates)
+    ranking = tools.ranking(index, *again) if graded["findings"] else []
+    part = {
+        "id": trial.id, "case_id": case.id, "split": case.split, "repeat": trial.repeat, **graded,
+        "cause": evaluate.first_cause(case, graded, ranking, passages, within),
+        "detail": tape[-1].detail,
+        "elapsed_seconds": model.clock() if any(event["elapsed"] is not None for event in model.events) else None,
+        "provider_usage": [provider.tokens(event) for event in model.events],
+    }
+    return Played(trial, tape, sending, part, [])
+
+def run_trial(trial: tools.Planned, recording: Recording, index: retrieval.Index,
+              send: provider.Send) -> tuple[agent.Tape, provider.Model]:
     """One trial over any sending: its facts, and the model port with the exchanges it made."""
     manifest = recording.manifest
     model = provider.Model(manifest["config"], send)
@@ -290,103 +285,40 @@ def run_trial(
         raise Mistaken(f"case {trial.case.id}: {error}") from None
     return agent.Tape(agent.controller(task, toolbox, model.ask, model.clock)), model
 
-def trial_json(trial: tools.Planned, tape: agent.Tape, model: provider.Model, index: retrieval.Index) -> dict[str, Any]:
-    """A trial as it stands in a report: graded, and with its first cause where it did not pass."""
-    result, case = tape.result(), trial.case
-    passages = passages_at(index, ((case.version, name) for name in [*case.named, *tape.read()]))
-    graded = {"mode": trial.mode, "result": result, **evaluate.grade(case, result, passages, within)}
-    ranking: list[str] = []
-    if graded["findings"]:
-        with contextlib.suppress(retrieval.SearchFailed):
-            found = index.search(case.question, case.version, tape.task.candidates).passages
-            ranking = [passage.source_id for passage in found]
-    return {
-        "id": trial.id, "case_id": case.id, "split": case.split, "repeat": trial.repeat, **graded,
-        "cause": evaluate.first_cause(case, graded, ranking, passages, within),
-        "detail": tape[-1].detail,
-        "elapsed_seconds": model.clock() if any(event["elapsed"] is not None for event in model.events) else None,
-        "provider_usage": [provider.tokens(event) for event in model.events],
-    }
-
-# === The report =======================================================================================================
 def source_hashes() -> dict[str, str]:
     """The SHA-256 of each module of the kit."""
     return {name: sha256_of(os.path.join(HERE, name)) for name in sorted(os.listdir(HERE)) if name.endswith(".py")}
 
-def report_json(
-    recording: Recording, played: list[Played], problems: list[tools.Problem], **more: Any
-) -> dict[str, Any]:
+def report_json(recording: Recording, played: list[Played], problems: list[tools.Problem], **more: Any) -> Any:
     """A replay, or with `more` a run, as one JSON object: what report.json is, and --json shows."""
-    fared, sent = tools.counts([at.sending for at in played]), tools.sent(recording.exchanges.trials)
-    report = evaluate.report([at.json for at in played], {
-        **recording.manifest, "execution_mode": "replay", "recording": recording.name, "replay": fared,
-        "cases_sha256": recording.hashes["cases"], "snapshot_sha256": recording.hashes["snapshot"],
-        "actual_api_requests": 0, "recorded_api_requests": sent, "source_sha256": source_hashes(),
-        "environment": environment(), "cost": {"currency_cost": None, "note": "A replay costs nothing."}, **more,
-    })
-    if problems:
-        first = next((problem for problem in problems if problem.trial), problems[0])
-        place = {name: value for name, value in first._asdict().items() if name != "line" and value}
-        report["error"] = {"code": DIFFERS, "message": first.line, **place}
-    return report
+    sendings, exchanges = [at.sending for at in played], recording.exchanges.trials
+    about = (recording.name, recording.manifest, recording.hashes, source_hashes(), exchanges, sendings)
+    report = evaluate.report([at.json for at in played], {**tools.report_facts(*about), **more})
+    return {**report, "error": tools.error_of(problems, DIFFERS)} if problems else report
 
-def environment() -> dict[str, str]:
-    """What a result was made with."""
-    system = os.uname() if hasattr(os, "uname") else None
-    name = f"{system.sysname}-{system.release}-{system.machine}" if system else sys.platform
-    return {"python": sys.version.split()[0], "platform": name, "sqlite": retrieval.SQLITE_VERSION}
-
-# === Words for people =================================================================================================
 def say(*lines: str) -> None:
     """Lines of results."""
     print(*map(tools.visible, lines), sep="\n")
 
-def screen() -> int:
-    """How many columns the terminal has; 0 where that is not known."""
+def columns(text: bool = True) -> int:
+    """How wide a text may be: the terminal, but no more than is easy to read. A table may be as wide as the terminal,
+    and elsewhere as it comes: 0."""
+    screen = 0
     with contextlib.suppress(OSError, ValueError):
-        return int(os.environ.get("COLUMNS") or os.get_terminal_size(1).columns)
-    return 0
+        screen = int(os.environ.get("COLUMNS") or os.get_terminal_size(1).columns)
+    return max(40, min(screen or 100, 100)) if text else screen * sys.stdout.isatty()
 
-def columns() -> int:
-    """How wide a text may be: the terminal, but no more than is easy to read."""
-    return max(40, min(screen() or 100, 100))
-
-def widest() -> int:
-    """How wide a table may be: as the terminal is, and elsewhere as it comes."""
-    return screen() if sys.stdout.isatty() else 0
-
-def colours() -> bool:
-    """Whether the reader is a person at a terminal who wants colour."""
-    return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-
-def print_trials(played: list[Played]) -> None:
+def trial_lines(played: list[Played]) -> Iterator[str]:
     """The table of trials, and every count per path."""
-    trials = [at.json for at in played]
-    told = tools.summary_lines(evaluate.summarize(trials), evaluate.stages(trials))
-    print(*tools.trial_lines(trials, colours(), widest()), "", *told, sep="\n")
-
-def print_trace(played: Played, profile: str) -> None:
-    """A trial as a story, then its grade with its findings."""
-    words = (*evaluate.Outcome, *evaluate.Finding, *evaluate.Stage)
-    sentences, about = {word: word.sentence for word in words}, f"{played.trial.case.split}, {profile} profile"
-    say(*tools.trace_lines(played.trial.id, about, played.tape, played.json, sentences, columns()))
+    trials, terminal = [at.json for at in played], sys.stdout.isatty()
+    colour = terminal and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    yield from tools.trial_lines(trials, colour, columns(text=False))
+    yield ""
+    yield from tools.summary_lines(evaluate.summarize(trials), evaluate.stages(trials))
 
 # === Live runs ========================================================================================================
-def allowance_of(recording: Recording) -> agent.Allowance:
-    """What a run may still use, after its recorded exchanges."""
-    manifest = recording.manifest
-    limits = (manifest["batch_request_cap"], manifest["config"]["maxOutputTokens"], manifest["budget"])
-    allowance = agent.Allowance(*limits)
-    for exchange in (at for trial in recording.exchanges.trials.values() for at in trial.values()):
-        size = len(agent.compact(exchange.request).encode("utf-8"))
-        for usage in [*[None] * (exchange.attempts - 1), provider.tokens(exchange.outcome)]:
-            allowance.count(size, usage)
-    return allowance
-
-def run_live(
-    recording: Recording, allowance: agent.Allowance, options: argparse.Namespace, journal: provider.Journal,
-    index: retrieval.Index,
-) -> Iterator[Played]:
+def run_live(recording: Recording, allowance: agent.Allowance, options: argparse.Namespace, journal: provider.Journal,
+             index: retrieval.Index) -> Iterator[Played]:
     """Run the trials of the plan in order; raises agent.Stopped where going on would help nobody."""
     faults, plan, manifest = 0, plan_of(recording), recording.manifest
     post = functools.partial(provider.post, manifest["endpoint"], provider.find_key(os.environ)[1])
@@ -394,13 +326,13 @@ def run_live(
         live = provider.Live(
             trial.id, recording.exchanges.trials.get(trial.id, {}), allowance, manifest["limits"]["seconds"],
             journal.write, post, time.monotonic, options.resend, options.retry_faults)
-        tape, model = run_trial(trial, recording, index, live.send)
-        part, end = trial_json(trial, tape, model, index), tape[-1]
+        played = play(trial, recording, index, live)
+        part, end = played.json, played.tape[-1]
         if end.reason in (agent.Reason.REPLAY_REQUEST_MISMATCH, agent.Reason.REPLAY_EXHAUSTED):
             raise Mistaken(f"{trial.id}: {end.detail}: this run cannot go on; make a new one")
         if end.reason in agent.BUDGETS:
             raise agent.Stopped(f"{end.reason}: {end.detail}; a larger one lets it go on")
-        yield Played(trial, tape, live, part, [])
+        yield played
         measured, told = part["checks"]["outcome"] != "not_measured", part["result"]["reason"]
         told += "" if measured else f": {end.detail}"
         line = tools.visible(f"{at} of {len(plan)}: {trial.id}: {part['checks']['outcome']}, {told}")
@@ -415,55 +347,31 @@ def run_live(
 
 def live_command(argv: list[str]) -> int:
     """The plan of a live run; with --execute-approved the run, or the rest of one that ended early."""
-    return live(live_options(argv, Parser("--live", live_command.__doc__ or ""), asking=False))
+    return live(parsed("--live", argv, live_command.__doc__ or ""))
 
 def ask_command(argv: list[str]) -> int:
     """One question over a snapshot, live: the plan, and with --execute-approved the answer with its citations."""
-    return live(live_options(argv, Parser("ask"), asking=True))
+    return live(parsed("ask", argv))
 
 def live(options: argparse.Namespace) -> int:
-    """Show the plan, and carry it out where that is approved."""
+    """Show the plan, and carry it out where that is approved; raises Mistaken."""
     folder, recording = resumable(options) if options.resume else planned(options)
     if options.execute_approved:
         provider.find_key(os.environ)
-    for name, value in plan_rows(folder, recording, options):
+    for name, value in plan_rows(folder, recording, options.resume):
         say(f"{name:12}  {value}")
     if not options.execute_approved:
         say("Nothing was sent. --execute-approved makes this run.")
         return DONE
-    if not options.resume:
-        create_recording(folder, recording)
+    try:
+        if not options.resume:
+            os.makedirs(RECORDINGS, exist_ok=True)
+            os.mkdir(folder)
+            for name, document in {**recording.documents, "manifest.json": recording.manifest}.items():
+                write_file(os.path.join(folder, name), document)
+    except OSError as error:
+        raise Mistaken(f"{shown_path(folder)}: {error.strerror or error}; nothing was sent") from None
     return execute(folder, options)
-
-def live_options(argv: list[str], parser: Parser, asking: bool) -> argparse.Namespace:
-    """The flags of a live run, or of one question; raises Mistaken."""
-    parser.add_argument("--execute-approved", action="store_true", help="send requests, which cost money")
-    if asking:
-        parser.add_argument("question", nargs="+", metavar="QUESTION")
-        parser.set_defaults(cases=None, case=None, repeats=1, resume=None, resend=False, retry_faults=False)
-        parser.add_argument("--version", metavar="V", help="needed where the snapshot has several")
-    else:
-        parser.set_defaults(question=None)
-        for name, help_ in {
-            "live": None, "resend": "with --resume: send again what may have been paid for already",
-            "retry-faults": "with --resume: run the trials again that a fault ended",
-        }.items():
-            parser.add_argument(f"--{name}", action="store_true", help=help_)
-        for name, default in {"resume": None, "case": None, "cases": CASES}.items():
-            parser.add_argument(f"--{name}", default=default)
-        parser.add_argument("--repeats", metavar="N", type=int, default=2)
-    for name, default in {"name": None, "snapshot": SNAPSHOT, "model": "gemini-3.8-flash", "price": None}.items():
-        parser.add_argument(f"--{name}", default=default)
-    parser.add_argument("--mode", choices=("fixed", "agent"), default="agent" if asking else None)
-    parser.add_argument("--thinking", choices=("LOW", "MEDIUM", "HIGH", "MINIMAL", "off"), default="LOW")
-    for name, number in {
-        "candidates": None, "max-output-tokens": 4096, "max-requests": None, "token-budget": None,
-    }.items():
-        parser.add_argument(f"--{name}", metavar="N", type=int, default=number)
-    for name in ("temperature", "cost-budget"):
-        parser.add_argument(f"--{name}", metavar="X", type=float)
-    parser.add_argument("--limit", metavar="NAME=N", action="append", default=[], help=", ".join(agent.Limits._fields))
-    return parser.parse_args(argv)
 
 def posed(options: argparse.Namespace, index: retrieval.Index) -> tuple[Any, list[evaluate.Case]]:
     """The cases of a run: those of a file, checked against the passages, or a question that nobody labelled; raises
@@ -489,12 +397,11 @@ def planned(options: argparse.Namespace) -> tuple[str, Recording]:
     with corpus.opened() as index:
         given, cases = posed(options, index)
     names, made = [case.id for case in cases], time.strftime("%Y-%m-%dT%H:%M:%SZ", now)
-    manifest = tools.new_manifest(vars(options), names, corpus.profile, os.environ, environment(), made)
+    manifest = tools.new_manifest(vars(options), names, corpus.profile, os.environ, tools.environment(), made)
     hashes = input_hashes(given, corpus.sha256, manifest["config"])
     manifest["hashes"] = {**hashes, "sources": provider.fingerprint(source_hashes())}
-    name = time.strftime("%Y%m%dT%H%M%SZ-", now) + manifest["model"] if options.name is None else options.name
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
-        raise Mistaken(f"--name {agent.shown(name)}: 1 to 100 letters, digits, '.', '_', '-', a letter or digit first")
+    usual = time.strftime("%Y%m%dT%H%M%SZ-", now) + manifest["model"]
+    name = tools.recording_name(usual if options.name is None else options.name)
     folder = os.path.join(RECORDINGS, name)
     if os.path.lexists(folder):
         raise Mistaken(f"{shown_path(folder)} exists: give another --name, or go on with it by --live --resume {name}")
@@ -504,7 +411,7 @@ def planned(options: argparse.Namespace) -> tuple[str, Recording]:
 
 def resumable(options: argparse.Namespace) -> tuple[str, Recording]:
     """The folder and the recording of a run that can go on; raises Mistaken where it cannot, or its inputs changed."""
-    folder = find_recording(options.resume)
+    folder = tools.find_recording(options.resume, RECORDINGS)
     recording = open_recording(folder)
     faulted = evaluate.unmeasured(recording.report or {"trials": []})
     sealed = recording.report and tools.UNSEALED not in recording.edits
@@ -519,13 +426,6 @@ def resumable(options: argparse.Namespace) -> tuple[str, Recording]:
     recording.manifest.update(tools.allowed(recording.manifest, vars(options)))
     return folder, recording
 
-def plan_rows(folder: str, recording: Recording, options: argparse.Namespace) -> Iterator[tuple[str, str]]:
-    """What a run will do and what it could use at worst, a name and a value a line."""
-    yield from tools.plan_rows(recording.manifest, provider.REQUEST_BYTES)
-    yield from (("recording", shown_path(folder)), ("key", key_state()))
-    if options.resume:
-        yield from progress_rows(recording)
-
 def key_state() -> str:
     """Which variable holds the key, never its value."""
     try:
@@ -533,18 +433,16 @@ def key_state() -> str:
     except agent.Mistake as error:
         return error.detail
 
-def progress_rows(recording: Recording) -> Iterator[tuple[str, str]]:
-    """What is done of a run, what is missing, and what is in doubt."""
-    with recording.corpus.opened() as index:
-        played = list(replay(recording, plan_of(recording), index))
-    whole = {at.trial.id: at.json["checks"]["outcome"] for at in played if not at.sending.missing}
-    missing = [trial.id for trial in plan_of(recording) if trial.id not in whole]
-    faults = [name for name, outcome in whole.items() if outcome == "not_measured"]
-    requests = tools.sent(recording.exchanges.trials)
-    yield "done", f"{len(whole)} of {len(whole) + len(missing)} trials, {requests} requests"
-    yield "missing", ", ".join(missing) or "none"
-    yield "in doubt", ", ".join(tools.in_doubt(recording.exchanges.trials)) or "none"
-    yield "faults", ", ".join(faults) or "none"
+def plan_rows(folder: str, recording: Recording, resumed: bool) -> Iterator[tuple[str, str]]:
+    """What a run will do and what it could use at worst, and what is done of one that is resumed."""
+    yield from tools.plan_rows(recording.manifest, provider.REQUEST_BYTES)
+    yield from (("recording", shown_path(folder)), ("key", key_state()))
+    if resumed:
+        plan = plan_of(recording)
+        with recording.corpus.opened() as index:
+            played = list(replay(recording, plan, index))
+        whole = {at.trial.id: at.json["checks"]["outcome"] for at in played if not at.sending.missing}
+        yield from tools.progress_rows([trial.id for trial in plan], whole, recording.exchanges.trials)
 
 def write_file(path: str, content: Any) -> None:
     """Put JSON, a text, or what a function writes, into a file as a whole or not at all; raises OSError."""
@@ -563,30 +461,6 @@ def write_file(path: str, content: Any) -> None:
         if os.path.lexists(part):
             os.remove(part)
 
-def create_recording(folder: str, recording: Recording) -> None:
-    """The folder of a new run, with its inputs and its plan; raises Mistaken."""
-    try:
-        os.makedirs(RECORDINGS, exist_ok=True)
-        os.mkdir(folder)
-        for name, document in {**recording.documents, "manifest.json": recording.manifest}.items():
-            write_file(os.path.join(folder, name), document)
-    except OSError as error:
-        raise Mistaken(f"{shown_path(folder)}: {error.strerror or error}; nothing was sent") from None
-
-@contextlib.contextmanager
-def terminable() -> Iterator[None]:
-    """Let SIGTERM end the block as Ctrl-C does."""
-    import signal
-
-    def terminate(*_: Any) -> NoReturn:
-        raise KeyboardInterrupt("SIGTERM")
-
-    before = signal.signal(signal.SIGTERM, terminate)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
 def execute(folder: str, options: argparse.Namespace) -> int:
     """Make a run, or what is left of it, and write its report; the exit code says whether it came to its end."""
     played = list[Played]()
@@ -595,7 +469,7 @@ def execute(folder: str, options: argparse.Namespace) -> int:
     except OSError as error:
         raise Mistaken(f"{shown_path(folder)}: {error.strerror or error}") from None
     try:
-        with terminable():
+        with raising("SIGTERM", KeyboardInterrupt("SIGTERM")):
             return carry_out(folder, journal, options, played)
     except (agent.Stopped, OSError, KeyboardInterrupt) as error:
         why = "interrupted" if isinstance(error, KeyboardInterrupt) else f"stopped: {error}"
@@ -616,7 +490,7 @@ def carry_out(folder: str, journal: provider.Journal, options: argparse.Namespac
     with contextlib.suppress(FileNotFoundError):
         os.remove(os.path.join(folder, "SHA256SUMS"))
     write_file(os.path.join(folder, "manifest.json"), recording.manifest)
-    allowance = allowance_of(recording)
+    allowance = tools.allowance(recording.manifest, recording.exchanges.trials, provider.tokens)
     with recording.corpus.opened() as index:
         played.extend(run_live(recording, allowance, options, journal, index))
     finished, made = open_recording(folder), sum(at.sending.sent for at in played)
@@ -628,14 +502,8 @@ def carry_out(folder: str, journal: provider.Journal, options: argparse.Namespac
     sealed = sorted(name for name in os.listdir(folder) if name.endswith((".json", ".jsonl")))
     sums = (f"{sha256_of(os.path.join(folder, name))}  {name}\n" for name in sealed)
     write_file(os.path.join(folder, "SHA256SUMS"), "".join(sums))
-    if options.question is None:
-        print_trials(played)
-    else:
-        tape = played[0].tape
-        with finished.corpus.opened() as index:
-            read = passages_at(index, ((tape.task.version, name) for name in tape.read()))
-        titles = {passage["source_id"]: passage["title"] for passage in read}
-        say(*tools.reply_lines(tape, titles, columns()))
+    lines = trial_lines(played) if options.question is None else tools.reply_lines(played[0].tape, columns())
+    print(*lines, sep="\n")
     measured = sum(at.json["checks"]["outcome"] != "not_measured" for at in played)
     say(f"{measured} of {len(played)} measured | live requests: {made} | {shown_path(folder)}")
     if measured < len(played):
@@ -648,18 +516,8 @@ def carry_out(folder: str, journal: provider.Journal, options: argparse.Namespac
 def replay_command(argv: list[str]) -> int:
     """Replay a recording, print what came out, and say whether it is what was recorded."""
     listed = "\n".join(f"  {word:8} {(does.__doc__ or '').splitlines()[0]}" for word, does in WORDS.items())
-    parser = Parser("", "With no word, replay a recording; --live plans a live run. The words:\n" + listed)
-    parser.add_argument("--recording", metavar="NAME_OR_PATH", default="published", help="another recording")
-    parser.add_argument("--case", metavar="ID", help="only this case, with the trace of every step")
-    parser.add_argument("--mode", choices=("fixed", "agent"), help="only this path")
-    parser.add_argument("--repeat", metavar="N", type=int, help="only this repeat")
-    parser.add_argument("--cases", metavar="FILE", help="other cases than the recording's")
-    parser.add_argument("--snapshot", metavar="FILE", help="other passages than the recording's")
-    parser.add_argument("--trace", action="store_true", help="the trace of every step")
-    parser.add_argument("--json", action="store_true", help="one JSON document, nothing else")
-    parser.add_argument("--regrade", action="store_true", help="today's labels beside the stored grades")
-    parser.add_argument("--html", metavar="FILE", help="the report as one page, whole in itself")
-    options = parser.parse_args(argv)
+    about = "With no word, replay a recording; --live plans a live run. The words:\n" + listed
+    options = parsed("", argv, about)
     if options.regrade:
         return regraded(open_recording(options.recording, None, options.snapshot), options.cases or CASES, options.json)
     page = empty_page(options.html) if options.html else ""
@@ -668,14 +526,14 @@ def replay_command(argv: list[str]) -> int:
     chosen = tools.choose(plan, options.case, options.mode, options.repeat)
     with recording.corpus.opened() as index:
         played = list(replay(recording, chosen, index))
-        problems = list(problems_of(recording, played, {trial.id for trial in plan}))
+        problems = list(problems_of(recording, played, plan))
         code = DIFFERS if problems else DONE
         if page:
             write_file(options.html, filled(page, report_json(recording, played, problems), recording, index))
     if options.json:
         print(json.dumps(report_json(recording, played, problems), indent=1))
     else:
-        print_replay(recording, chosen, played, trace_too=bool(options.trace or options.case))
+        print(*replay_lines(recording, chosen, played, bool(options.trace or options.case)), sep="\n")
     for problem in problems:
         complain(problem.line)
     if not options.json:
@@ -690,13 +548,13 @@ def regraded(recording: Recording, path: str, as_json: bool) -> int:
     stored, (today, cases) = stored_trials(recording), load(path, load_cases)
     with recording.corpus.opened() as index:
         places = {(case.version, name) for case in cases for name in case.named} | read_in(stored)
-        passages = passages_at(index, sorted(places))
+        passages = tools.passages_at(index, sorted(places))
     told = evaluate.regrade(stored, recording.documents["cases.json"], today, passages, within)
     if as_json:
         print(json.dumps(told, indent=1))
         return DONE
     changed = sum(at["stored"] != at["today"] for at in told)
-    say(*tools.tables(widest(), evaluate.rows(told, "trial", "stored", "today", "labels")),
+    say(*tools.tables(columns(text=False), evaluate.rows(told, "trial", "stored", "today", "labels")),
         f"{changed} of {len(told)} grades are others today; nothing was written")
     return DONE
 
@@ -721,41 +579,36 @@ def empty_page(path: str) -> str:
 def filled(page: str, report: dict[str, Any], recording: Recording, index: retrieval.Index) -> str:
     """The viewer with a recording in it."""
     places = {(at.case.version, name) for at in plan_of(recording) for name in at.case.named}
-    passages = passages_at(index, sorted(places | read_in(report["trials"])))
+    passages = tools.passages_at(index, sorted(places | read_in(report["trials"])))
     cases = [{name: getattr(at, name) for name in ("id", "question", "version", "split")} for at in recording.cases]
     events = recording.exchanges.events
     return tools.filled(page, {"report": report, "exchanges": events, "cases": cases, "passages": passages})
 
-def problems_of(recording: Recording, played: list[Played], planned: set[str]) -> Iterator[tools.Problem]:
+def problems_of(recording: Recording, played: list[Played], plan: list[tools.Planned]) -> Iterator[tools.Problem]:
     """Everything that does not hold of a recording and its replay."""
-    yield from map(tools.Problem, recording.edits)
-    yield from (problem for at in played for problem in at.problems)
-    reported = [trial["id"] for trial in (recording.report or {"trials": []})["trials"]]
-    yield from tools.left_over(reported, recording.exchanges.trials, planned)
-    if recording.changed and not any(at.sending.differed for at in played):
-        yield tools.Problem(f"changed since the recording: {', '.join(recording.changed)}")
+    changed = [] if any(at.sending.differed for at in played) else recording.changed
+    found, planned = (problem for at in played for problem in at.problems), {trial.id for trial in plan}
+    return tools.problems(recording.edits, found, recording.report, recording.exchanges.trials, planned, changed)
 
-def print_replay(recording: Recording, chosen: list[tools.Planned], played: list[Played], trace_too: bool) -> None:
+def replay_lines(recording: Recording, chosen: list[tools.Planned], played: list[Played], trace: bool) -> Iterator[str]:
     """What a replay shows: where the recording is from, the traces, the table, the summary."""
-    about = "{model}, {recorded_at:.10}. {provenance}".format(**recording.manifest)
-    print(*tools.paragraphs(f"recording {recording.name}", about, columns(), 0), "", sep="\n")
-    for at in played if trace_too else []:
-        print_trace(at, recording.corpus.profile)
-    print_trials(played)
+    yield from tools.replay_lines(recording.name, recording.manifest, columns())
+    words = (*evaluate.Outcome, *evaluate.Finding, *evaluate.Stage) if trace else ()
+    sentences = {word: word.sentence for word in words}
+    for at in played if trace else []:
+        about = f"{at.trial.case.split}, {recording.corpus.profile} profile"
+        yield from tools.trace_lines(at.trial.id, about, at.tape, at.json, sentences, columns())
+    yield from trial_lines(played)
     if recording.report is None:
-        say("report.json is not there: nothing to compare the trials with")
+        yield "report.json is not there: nothing to compare the trials with"
         doubtful = agent.Reason.REPLY_IN_DOUBT
         whole = {at.trial.id for at in played if not (at.sending.missing or at.tape[-1].reason is doubtful)}
         lacking = ", ".join(trial.id for trial in chosen if trial.id not in whole)
-        if lacking:
-            print(*tools.paragraphs("not recorded to the end", lacking, columns(), 0), sep="\n")
+        yield from tools.paragraphs("not recorded to the end", lacking, columns(), 0) if lacking else ()
 
 def check_command(argv: list[str]) -> int:
     """What is wrong or weak in cases, labels and passages."""
-    parser = Parser("check")
-    for name, default in (("--cases", CASES), ("--snapshot", SNAPSHOT)):
-        parser.add_argument(name, metavar="FILE", default=default, help="default: the published one")
-    options = parser.parse_args(argv)
+    options = parsed("check", argv)
     faults, loaded, weak = list[str](), list[Any](), list[str]()
     for read in (lambda: load(options.cases, load_cases), lambda: read_corpus(options.snapshot)):
         try:
@@ -773,15 +626,13 @@ def check_command(argv: list[str]) -> int:
 
 def label_check(path: str, cases: list[evaluate.Case], index: retrieval.Index) -> tuple[list[str], list[str]]:
     """The faults of the labels in a file beside a snapshot, and what is weak about them."""
-    passages = passages_at(index, ((case.version, name) for case in cases for name in case.named))
+    passages = tools.passages_at(index, ((case.version, name) for case in cases for name in case.named))
     faults = evaluate.label_faults(cases, passages, index.versions)
     return [f"{shown_path(path)}: {fault}" for fault in faults], evaluate.weak_labels(cases, passages)
 
 def guards_command(argv: list[str]) -> int:
     """Every guard, tripped on purpose by a scripted model: no key, no network."""
-    parser = Parser("guards")
-    parser.add_argument("name", nargs="?", metavar="NAME", help="only this guard")
-    name, table = parser.parse_args(argv).name, read_json(os.path.join(RECORDINGS, "guards.json"))["guards"]
+    name, table = parsed("guards", argv).name, read_json(os.path.join(RECORDINGS, "guards.json"))["guards"]
     chosen = [guard for guard in table if name in (None, guard["guard"])]
     if not chosen:
         raise Mistaken(f"no guard {agent.shown(name)}; there are {', '.join(guard['guard'] for guard in table)}")
@@ -789,11 +640,8 @@ def guards_command(argv: list[str]) -> int:
     open_index(snapshot).close()
     for guard in chosen:
         end = tools.trip(guard, snapshot, stand_ins())[-1]
-        holds = end.reason == guard["reason"]
-        held += holds
-        became = f"{end.reason.status}, {end.reason}" + (f" ({end.detail})" if end.detail else "")
-        word = "held" if holds else "NOT HELD"
-        print(*tools.paragraphs(word, f"{guard['tried']}: {became}", columns(), 0), sep="\n")
+        held += end.reason == guard["reason"]
+        say(*tools.guard_lines(guard, end, columns()))
     say(f"{held} of {len(chosen)} guards held")
     return DONE if held == len(chosen) else DIFFERS
 
@@ -819,8 +667,8 @@ def stand_ins() -> dict[str, agent.Ask]:
 
 def doctor_command(argv: list[str]) -> int:
     """What this machine has, which key variable is set, and whether the recordings are whole."""
-    Parser("doctor").parse_args(argv)
-    for name, value in environment().items():
+    parsed("doctor", argv)
+    for name, value in tools.environment().items():
         say(f"{name:10}{value}")
     faults = 0
     try:
@@ -830,7 +678,7 @@ def doctor_command(argv: list[str]) -> int:
         faults += 1
         say(f"fts5      NO: {error}")
     say(f"key       {key_state()}")
-    for entry in recordings():
+    for entry in tools.recordings(RECORDINGS):
         try:
             recording = open_recording(entry)
             odd, state = "; ".join(recording.odd), "whole" if recording.report else "not finished"
@@ -842,25 +690,14 @@ def doctor_command(argv: list[str]) -> int:
 
 def search_command(argv: list[str]) -> int:
     """What retrieval finds for a query, with the matched words marked; nothing is sent anywhere."""
-    parser = Parser("search")
-    parser.add_argument("words", nargs="*", metavar="WORDS")
-    parser.add_argument("--version", metavar="V", help="needed where the snapshot has several")
-    parser.add_argument("--judge", metavar="FILE", help="measure the rankings of judged queries: JSON, or TREC qrels")
-    parser.add_argument("--snapshot", metavar="FILE", default=SNAPSHOT, help="default: the published one")
-    parser.add_argument("-k", metavar="N", type=int, default=10, help="how many passages at most, 1 to 100")
-    parser.add_argument("--json", action="store_true", help="one JSON document, nothing else")
-    options = parser.parse_args(argv)
+    options = parsed("search", argv)
     query = " ".join(options.words)
     if options.judge:
         return judged_command(options, query)
     if not query.strip() or len(query) > agent.LONGEST:
         raise Mistaken(f"a query has 1 to {agent.LONGEST} characters and is not blank; this one has {len(query)}")
     with read_corpus(options.snapshot).opened() as index:
-        version = tools.version_of(options.version, index.versions)
-        try:
-            found = tools.found(index, query, version, options.k, "{}" if options.json else "[{}]")
-        except (ValueError, retrieval.SearchFailed) as error:
-            raise Mistaken(str(error)) from None
+        found = tools.found(index, query, options.version, options.k, "{}" if options.json else "[{}]")
     if options.json:
         print(json.dumps(found, indent=1))
     else:
@@ -869,48 +706,35 @@ def search_command(argv: list[str]) -> int:
 
 def judged_command(options: argparse.Namespace, words: str) -> int:
     """Search for each judged query of a file, and print the measures of the rankings, each and in the mean."""
-    reads = read_json if options.judge.endswith(".json") else read_text
-    queries = load(options.judge, evaluate.load_judged, reads)[1]
-    rankings, aliases = dict[str, list[str]](), dict[str, tuple[str, ...]]()
+    def read(path: str) -> Any:
+        try:
+            return read_json(path) if path.endswith(".json") else read_bytes(path).decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise Mistaken(f"{shown_path(path)}: not UTF-8: {error}") from None
+
+    queries = load(options.judge, evaluate.load_judged, read)[1]
     with read_corpus(options.snapshot).opened() as index:
-        for at in queries:
-            text = at["query"] or (words if len(queries) == 1 else "")
-            if not text:
-                raise Mistaken(f"{options.judge}: query {at['id']} has no text: give it as WORDS, or queries as JSON")
-            version = tools.version_of(at["version"] or options.version, index.versions)
-            try:
-                found = index.search(text, version, options.k).passages
-            except (ValueError, retrieval.SearchFailed) as error:
-                raise Mistaken(f"query {at['id']}: {error}") from None
-            rankings[at["id"]] = [passage.source_id for passage in found]
-            aliases |= {passage.source_id: passage.aliases for passage in found}
+        rankings, aliases = tools.ranked(index, queries, options.judge, words, options.version, options.k)
     told = evaluate.judge(queries, rankings, options.k, True, aliases)
     if options.json:
         print(json.dumps(told, indent=1))
         return DONE
     queries_, means = ("query", *evaluate.MEASURES, "unjudged"), ("measure", "mean", "over", "of")
     both = evaluate.rows(told["queries"], *queries_), evaluate.rows(told["means"], *means)
-    say(*tools.tables(widest(), *both), "what nobody judged counts as not relevant here")
+    say(*tools.tables(columns(text=False), *both), "what nobody judged counts as not relevant here")
     return DONE
 
 def build_command(argv: list[str]) -> int:
     """A snapshot from documents (HTML, Markdown, plain text), or one version more in a snapshot."""
-    parser = Parser("build")
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="a file, or a folder with all below it")
-    parser.add_argument("--version", metavar="V", required=True, help="the version that the documents are of")
-    parser.add_argument("--base-url", metavar="URL", default="", help="where the documents stand for a reader")
-    parser.add_argument("--encoding", metavar="E", default="", help="of those documents that are not UTF-8")
-    parser.add_argument("--replace", action="store_true", help="drop what the snapshot has of this version")
-    parser.add_argument("-o", dest="out", metavar="FILE", required=True, help="FILE.json or FILE.sqlite")
-    options = parser.parse_args(argv)
+    options = parsed("build", argv)
     if not options.out.endswith((".json", ".sqlite")):
         raise Mistaken(f"-o {options.out}: the name of a snapshot ends in .json or .sqlite")
     if not re.fullmatch("(?:https?://[!-~]+)?", options.base_url):
         raise Mistaken(f"--base-url {options.base_url}: not an http:// or https:// address")
     try:
         agent.checked(agent.Task("?", options.version, "agent"))
-        with terminable(), contextlib.closing(  # "": SQLite keeps what waits in a file of its own, and removes it
-            retrieval.Build(options.version, options.base_url, options.encoding, "")) as build:
+        made = retrieval.Build(options.version, options.base_url, options.encoding, "")  # "": a file that SQLite removes itself
+        with raising("SIGTERM", KeyboardInterrupt("SIGTERM")), contextlib.closing(made) as build:
             return carry_build(build, options)
     except (agent.Mistake, retrieval.BuildFault, retrieval.IndexFault, retrieval.SnapshotFaults, OSError) as error:
         if isinstance(error, OSError) and error.filename:
@@ -921,21 +745,14 @@ def carry_build(build: retrieval.Build, options: argparse.Namespace) -> int:
     """Read the documents, write the snapshot, and tell what became of every file."""
     if os.path.lexists(options.out):
         with read_corpus(options.out).opened() as old:
-            if old.profile != "documents":
-                raise Mistaken(f"{options.out} has the {old.profile} profile, to which no documents can be added")
-            if options.version in old.versions and not options.replace:
-                raise Mistaken(f"{options.out} has version {options.version} already: --replace builds it anew")
-            build.keep(passage for passage in old.passages() if passage.version != options.version)
+            tools.keep_others(build, old, options.out, options.version, options.replace)
     counts = {"used": 0, "skipped": 0, "refused": 0}
-    for name, path, why in tools.documents(options.paths):
-        became = "skipped" if why else "used"
-        try:
-            if not why:
-                with open(path, "rb") as file:
-                    why = "; ".join(build.add(name, file.read(retrieval.LARGEST_DOCUMENT + 1)))
-        except (OSError, retrieval.DocumentRefused, retrieval.DocumentSkipped) as error:
-            became = "skipped" if isinstance(error, retrieval.DocumentSkipped) else "refused"
-            why = getattr(error, "strerror", None) or str(error)
+
+    def read(path: str) -> bytes:
+        with open(path, "rb") as file:
+            return file.read(retrieval.LARGEST_DOCUMENT + 1)
+
+    for became, name, path, why in tools.read_documents(build, options.paths, read):
         counts[became] += 1
         if why:
             complain(f"{became}: {path}: {why}")
@@ -948,19 +765,12 @@ def carry_build(build: retrieval.Build, options: argparse.Namespace) -> int:
     else:
         passages = [{name: value for name, value in at._asdict().items() if value} for at in build.passages()]
         write_file(options.out, {"profile": "documents", "passages": passages})
-    told = " + ".join(f"{count} {became}" for became, count in counts.items())
-    made = build.counts
-    say(f"{options.out}: {os.path.getsize(options.out)} bytes, {made['bytes']} of text; "
-        f"{made['removed']} odd characters left out")
-    say(f"found {sum(counts.values())} files = {told}; {made['passages']} passages; {made['duplicates']} duplicates")
+    say(*tools.built_lines(options.out, os.path.getsize(options.out), counts, build.counts))
     return DIFFERS if counts["refused"] else DONE
 
 def compare_command(argv: list[str]) -> int:
     """Two recordings, or the two paths of one: pairs, intervals, costs, and whether they can be told apart."""
-    parser = Parser("compare")
-    parser.add_argument("a", metavar="A", help="a recording's name or path")
-    parser.add_argument("b", metavar="B", nargs="?", help="another; without it, the two paths of A")
-    options = parser.parse_args(argv)
+    options = parsed("compare", argv)
     trials = stored_trials(open_recording(options.a))
     if options.b is None:
         sides = {f"{mode} path": [at for at in trials if at.get("mode") == mode] for mode in ("fixed", "agent")}
@@ -968,29 +778,19 @@ def compare_command(argv: list[str]) -> int:
         sides = {options.a: trials, f"{options.b} ": stored_trials(open_recording(options.b))}
     told = evaluate.compare(*sides.values())
     measures = [evaluate.rows(told[name], *told[name][0]) for name in ("rates", "cost", "abstention")]
-    say(*tools.comparison_lines(told, sides, measures, widest()))
+    say(*tools.comparison_lines(told, sides, measures, columns(text=False)))
     return DONE
 
 def audit_command(argv: list[str]) -> int:
     """The audit of a cited report: links, claims and questions, each with its own denominator."""
-    parser = Parser("audit")
-    parser.add_argument("file", metavar="FILE", help="report, sources, claims, citations, reference")
-    _, told = load(parser.parse_args(argv).file, evaluate.audit)
-    columns = {
-        "measures": ("measure", "value"), "claims": ("claim", "question", "states"),
-        "citations": ("citation", "claim", "resolves", "entails", "holds"),
-    }
-    rows = (evaluate.rows(told[name], *names) for name, names in columns.items())
-    say(*tools.tables(widest(), *rows), *tools.audit_lines(told))
+    _, told = load(parsed("audit", argv).file, evaluate.audit)
+    rows = (evaluate.rows(told[name], *names) for name, names in tools.AUDITED.items())
+    say(*tools.tables(columns(text=False), *rows), *tools.audit_lines(told))
     return DIFFERS if told["moved"] else DONE
 
 def study_command(argv: list[str]) -> int:
     """The packing study: what was retrieved is not what was given to the model."""
-    parser = Parser("study")
-    parser.add_argument("name", choices=("packing",))
-    parser.add_argument("--budget", metavar="N", type=int, default=240, help="bytes of the packed array; default: 240")
-    parser.add_argument("--order", choices=("recency", "rank"), default="recency", help="what is packed first")
-    options = parser.parse_args(argv)
+    options = parsed("study", argv)
     try:
         told = evaluate.study(read_json(os.path.join(RECORDINGS, "packing.json")), options.budget, options.order)
     except ValueError as error:
@@ -999,14 +799,14 @@ def study_command(argv: list[str]) -> int:
     for arm in (at["arm"] for at in told["arms"]):
         runs[arm] = evaluate.rows([run for run in told["executions"] if run["arm"] == arm], *fields)
     arms = evaluate.rows(told["arms"], *list(told["arms"][0])[:5])
-    say(*tools.tables(widest(), arms), *tools.study_lines(told, runs, widest()))
+    say(*tools.tables(columns(text=False), arms), *tools.study_lines(told, runs, columns(text=False)))
     return DONE
 
 def review_command(argv: list[str]) -> int:
     """All recordings, and what a person should look at: unfinished runs, repeated questions, contradicting repeats."""
-    Parser("review").parse_args(argv)
+    parsed("review", argv)
     rows, told = [["recording", "date", "model", "trials", "state"]], list[str]()
-    for name in recordings():
+    for name in tools.recordings(RECORDINGS):
         try:
             recording = open_recording(name)
         except Mistaken as error:
@@ -1019,7 +819,7 @@ def review_command(argv: list[str]) -> int:
         if recording.report is None:
             told.append(f"{name} is not finished: python3 run.py --live --resume {name}")
         told += [f"{name}: {line}" for line in (*recording.odd, *tools.contradictions(came_out(trials)))]
-    say(*tools.tables(widest(), rows), *told)
+    say(*tools.tables(columns(text=False), rows), *told)
     return DONE
 
 def came_out(trials: list[dict[str, Any]]) -> Iterator[tuple[str, str, str, str]]:
@@ -1059,9 +859,13 @@ def main(argv: list[str] | None = None) -> int:
     return code
 
 def answer(argv: list[str]) -> int:
-    """The exit code of a command, whatever ends it."""
+    """The exit code of the word that stands first, or of a replay, whatever ends it."""
     try:
-        return command(argv)
+        if argv and not argv[0].startswith("-"):
+            if argv[0] not in WORDS:
+                raise Mistaken(f"no word {agent.shown(argv[0])}; there are {', '.join(WORDS)}, or none to replay")
+            return WORDS[argv[0]](argv[1:])
+        return live_command(argv) if "--live" in argv else replay_command(argv)
     except SystemExit:  # argparse has shown its help
         return DONE
     except (Mistaken, agent.Mistake) as error:
@@ -1074,14 +878,6 @@ def answer(argv: list[str]) -> int:
     except KeyboardInterrupt as error:
         complain("interrupted")
         return TERMINATED if error.args == ("SIGTERM",) else INTERRUPTED
-
-def command(argv: list[str]) -> int:
-    """The exit code of the word that stands first, or of a replay."""
-    if argv and not argv[0].startswith("-"):
-        if argv[0] not in WORDS:
-            raise Mistaken(f"no word {agent.shown(argv[0])}; there are {', '.join(WORDS)}, or none to replay")
-        return WORDS[argv[0]](argv[1:])
-    return live_command(argv) if "--live" in argv else replay_command(argv)
 
 if __name__ == "__main__":
     os._exit(main())  # nothing is left to tidy up, and tidying would take as long as a tenth of a replay

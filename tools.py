@@ -2,14 +2,15 @@
 
 It never decides whether a tool may be used (agent does), never changes a passage, opens no file or network and never
 prints. What a search hands out are handles with receipts; what no longer matches its receipt is never handed on. run.py
-is compiled at every start and this is not, so here stands what needs only values. Read in this order: the tools -
-plans - recordings - documents - guards - in words.
+is compiled at every start and this is not, so here stands what needs only values. Read in this order: the
+command line - the tools - plans - recordings - documents - guards - in words.
 """
 
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import agent
@@ -23,6 +24,69 @@ class Mistaken(ValueError):
     def __init__(self, *lines: str, reason: str = "") -> None:
         super().__init__("; ".join(lines))
         self.lines, self.reason = lines, reason
+
+# === The command line =================================================================================================
+# By word, every argument as argparse takes it; "" is a replay. The defaults cases.json and snapshot.json are the kit's.
+_VERSION = {"metavar": "V", "help": "needed where the snapshot has several"}
+_JSON = {"action": "store_true", "help": "one JSON document, nothing else"}
+_PUBLISHED = {"metavar": "FILE", "default": "snapshot.json", "help": "default: the published one"}
+_NUMBER, _AMOUNT = {"metavar": "N", "type": int}, {"metavar": "X", "type": float}
+_EXECUTE = {"action": "store_true", "help": "send requests, which cost money"}
+_MODE = {"choices": ("fixed", "agent")}
+_SENDING: dict[str, dict[str, Any]] = {
+    "--name": {}, "--snapshot": {"default": "snapshot.json"}, "--model": {"default": "gemini-3.8-flash"}, "--price": {},
+    "--mode": _MODE, "--thinking": {"choices": ("LOW", "MEDIUM", "HIGH", "MINIMAL", "off"), "default": "LOW"},
+    "--candidates": _NUMBER, "--max-output-tokens": {**_NUMBER, "default": 4096}, "--max-requests": _NUMBER,
+    "--token-budget": _NUMBER, "--temperature": _AMOUNT, "--cost-budget": _AMOUNT,
+    "--limit": {"metavar": "NAME=N", "action": "append", "default": [], "help": ", ".join(agent.Limits._fields)},
+}
+FLAGS: dict[str, dict[str, dict[str, Any]]] = {
+    "": {
+        "--recording": {"metavar": "NAME_OR_PATH", "default": "published", "help": "another recording"},
+        "--case": {"metavar": "ID", "help": "only this case, with the trace of every step"},
+        "--mode": {**_MODE, "help": "only this path"}, "--repeat": {**_NUMBER, "help": "only this repeat"},
+        "--cases": {"metavar": "FILE", "help": "other cases than the recording's"},
+        "--snapshot": {"metavar": "FILE", "help": "other passages than the recording's"},
+        "--trace": {"action": "store_true", "help": "the trace of every step"}, "--json": _JSON,
+        "--regrade": {"action": "store_true", "help": "today's labels beside the stored grades"},
+        "--html": {"metavar": "FILE", "help": "the report as one page, whole in itself"}},
+    "--live": {
+        "--execute-approved": _EXECUTE, "--live": {"action": "store_true"},
+        "--resend": {"action": "store_true", "help": "with --resume: send again what may have been paid for already"},
+        "--retry-faults": {"action": "store_true", "help": "with --resume: run the trials again that a fault ended"},
+        "--resume": {}, "--case": {}, "--cases": {"default": "cases.json"}, "--repeats": {**_NUMBER, "default": 2},
+        **_SENDING},
+    "ask": {
+        "--execute-approved": _EXECUTE, "question": {"nargs": "+", "metavar": "QUESTION"}, "--version": _VERSION,
+        **_SENDING, "--mode": {**_MODE, "default": "agent"}},
+    "check": {"--cases": {**_PUBLISHED, "default": "cases.json"}, "--snapshot": _PUBLISHED},
+    "guards": {"name": {"nargs": "?", "metavar": "NAME", "help": "only this guard"}},
+    "search": {
+        "words": {"nargs": "*", "metavar": "WORDS"}, "--version": _VERSION,
+        "--judge": {"metavar": "FILE", "help": "measure the rankings of judged queries: JSON, or TREC qrels"},
+        "--snapshot": _PUBLISHED, "-k": {**_NUMBER, "default": 10, "help": "how many passages at most, 1 to 100"},
+        "--json": _JSON},
+    "build": {
+        "paths": {"nargs": "+", "metavar": "PATH", "help": "a file, or a folder with all below it"},
+        "--version": {"metavar": "V", "required": True, "help": "the version that the documents are of"},
+        "--base-url": {"metavar": "URL", "default": "", "help": "where the documents stand for a reader"},
+        "--encoding": {"metavar": "E", "default": "", "help": "of those documents that are not UTF-8"},
+        "--replace": {"action": "store_true", "help": "drop what the snapshot has of this version"},
+        "-o": {"dest": "out", "metavar": "FILE", "required": True, "help": "FILE.json or FILE.sqlite"}},
+    "compare": {
+        "a": {"metavar": "A", "help": "a recording's name or path"},
+        "b": {"metavar": "B", "nargs": "?", "help": "another; without it, the two paths of A"}},
+    "audit": {"file": {"metavar": "FILE", "help": "report, sources, claims, citations, reference"}},
+    "study": {
+        "name": {"choices": ("packing",)},
+        "--budget": {**_NUMBER, "default": 240, "help": "bytes of the packed array; default: 240"},
+        "--order": {"choices": ("recency", "rank"), "default": "recency", "help": "what is packed first"}},
+}
+# What the rest of a live run goes by where a word has no flag for it.
+PRESET: dict[str, dict[str, Any]] = {
+    "ask": {"cases": None, "case": None, "repeats": 1, "resume": None, "resend": False, "retry_faults": False},
+    "--live": {"question": None},
+}
 
 # === The tools ========================================================================================================
 class Toolbox:
@@ -150,6 +214,12 @@ def endpoint(environ: Mapping[str, str], model: str) -> str:
         raise Mistaken("GOOGLE_GEMINI_BASE_URL: a key goes only to an https:// address, or http:// on this machine")
     return f"{base}/v1beta/models/{model}:generateContent"
 
+def recording_name(name: str) -> str:
+    """The name of a new recording itself; raises Mistaken."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
+        raise Mistaken(f"--name {agent.shown(name)}: 1 to 100 letters, digits, '.', '_', '-', a letter or digit first")
+    return name
+
 def named_limit(text: str) -> tuple[str, int]:
     """`NAME=N` as a pair; raises Mistaken."""
     name, _, number = text.partition("=")
@@ -224,6 +294,17 @@ def new_manifest(
     check_manifest(manifest)
     return manifest | {"batch_request_cap": min(worst_requests(manifest), MOST_REQUESTS)}
 
+def allowance(
+    manifest: Mapping[str, Any], exchanges: Mapping[str, Mapping[int, Any]], usage: Callable[[Any], Any]
+) -> agent.Allowance:
+    """What a run may still use after its exchanges; `usage` tells the tokens of an outcome."""
+    left = agent.Allowance(manifest["batch_request_cap"], manifest["config"]["maxOutputTokens"], manifest["budget"])
+    for exchange in (at for trial in exchanges.values() for at in trial.values()):
+        size = len(agent.compact(exchange.request).encode("utf-8"))
+        for used in [*[None] * (exchange.attempts - 1), usage(exchange.outcome)]:
+            left.count(size, used)
+    return left
+
 class Planned(NamedTuple):
     """One trial of a plan; the case is evaluate's."""
     id: str
@@ -279,6 +360,34 @@ def broken_seals(sums: str | None, digests: Mapping[str, str]) -> Iterator[str]:
     unnamed = (FILES - {"SHA256SUMS"}) & digests.keys() - {name for _, name in lines}
     yield from (f"{name} is not named in SHA256SUMS" for name in sorted(unnamed))
 
+def environment() -> dict[str, str]:
+    """What a result was made with."""
+    system = os.uname() if hasattr(os, "uname") else None
+    name = f"{system.sysname}-{system.release}-{system.machine}" if system else sys.platform
+    return {"python": sys.version.split()[0], "platform": name, "sqlite": retrieval.SQLITE_VERSION}
+
+def checked_manifest(manifest: Any, path: str) -> Any:
+    """The manifest itself; raises Mistaken, which begins with the path."""
+    try:
+        check_manifest(manifest)
+    except (ValueError, TypeError, agent.Mistake) as error:
+        raise Mistaken(f"{path}: {error}", reason=str(getattr(error, "reason", ""))) from None
+    return manifest
+
+def recordings(top: str) -> list[str]:
+    """The names of the recordings in the folder that holds them."""
+    entries = os.listdir(top) if os.path.isdir(top) else []
+    return sorted(entry for entry in entries if os.path.isdir(os.path.join(top, entry)))
+
+def find_recording(name: str, top: str) -> str:
+    """The folder of a recording, by its name in `top` or by its path; raises Mistaken."""
+    name = name.rstrip("/" + os.sep) or name
+    plain = os.path.basename(name) == name and name not in ("", os.curdir, os.pardir)
+    for folder in (os.path.join(top, name), name) if plain else (name,):
+        if os.path.isdir(folder):
+            return os.path.abspath(folder)
+    raise Mistaken(f"no recording {agent.shown(name)}: give one of {', '.join(recordings(top))}, or a folder's path")
+
 class Problem(NamedTuple):
     """Something that does not hold between a replay and its recording: one line for people, and where it is."""
     line: str
@@ -312,13 +421,26 @@ def disagreements(
         line = f"{trial}: exchange {first}{rest}: left over: the trial ended before with {end.reason}{detail}"
         yield Problem(line, trial, first, agent.Reason.REPLAY_UNUSED_EXCHANGES)
 
-def left_over(reported: list[str], exchanged: Iterable[str], planned: set[str]) -> Iterator[Problem]:
-    """The trials of a report, and of its exchanges, that the plan has not."""
+def unlike(trial: str, number: int | None, line: str) -> Iterator[Problem]:
+    """Where a trial is not as its report says, at an exchange or as a whole."""
+    yield Problem(f"{trial}: {f'exchange {number}: ' if number else ''}{line}", trial, number)
+
+def problems(
+    edits: Iterable[str], found: Iterable[Problem], report: Mapping[str, Any] | None, exchanged: Iterable[str],
+    planned: set[str], changed: list[str],
+) -> Iterator[Problem]:
+    """Everything that does not hold of a recording: its edits, what was found in its trials, trials of its report and
+    its exchanges that the plan has not, and inputs that changed with no request the wiser."""
+    yield from map(Problem, edits)
+    yield from found
+    reported = [trial["id"] for trial in (report or {"trials": []})["trials"]]
     for name in dict.fromkeys(reported):
         if name not in planned or reported.count(name) > 1:
             yield Problem(f"{name}: the report has a trial too many of that name", name)
     for trial in (trial for trial in exchanged if trial not in planned):
         yield Problem(f"{trial}: its exchanges are left over: the plan has no such trial", trial)
+    if changed:
+        yield Problem(f"changed since the recording: {', '.join(changed)}")
 
 def counts(sendings: Sequence[Any]) -> dict[str, int]:
     """How many trials were replayed, and how their exchanges fared, of provider's `Replay` of each."""
@@ -328,6 +450,24 @@ def counts(sendings: Sequence[Any]) -> dict[str, int]:
         fared |= {name: fared[name] + more for name, more in zip(list(fared)[1:], each, strict=True)}
     return fared
 
+def report_facts(
+    recording: str, manifest: Mapping[str, Any], hashes: Mapping[str, str], sources: Mapping[str, str],
+    exchanges: Mapping[str, Mapping[int, Any]], sendings: Sequence[Any],
+) -> dict[str, Any]:
+    """What a report of a replay says beside its trials."""
+    return {
+        **manifest, "execution_mode": "replay", "recording": recording, "replay": counts(sendings),
+        "cases_sha256": hashes["cases"], "snapshot_sha256": hashes["snapshot"],
+        "actual_api_requests": 0, "recorded_api_requests": sent(exchanges), "source_sha256": sources,
+        "environment": environment(), "cost": {"currency_cost": None, "note": "A replay costs nothing."},
+    }
+
+def error_of(problems: Sequence[Problem], code: int) -> dict[str, Any]:
+    """The problem that a program is told: the first that has a place."""
+    first = next((problem for problem in problems if problem.trial), problems[0])
+    place = {name: value for name, value in first._asdict().items() if name != "line" and value}
+    return {"code": code, "message": first.line, **place}
+
 def sent(exchanges: Mapping[str, Mapping[int, Any]]) -> int:
     """How many requests were sent, second attempts included, of provider's `Exchange` by trial and number."""
     return sum(exchange.attempts for trial in exchanges.values() for exchange in trial.values())
@@ -336,6 +476,16 @@ def in_doubt(exchanges: Mapping[str, Mapping[int, Any]]) -> list[str]:
     """The requests that were sent, and may have been paid, with no reply recorded for one of their attempts."""
     known = ((name, at, one) for name, saved in exchanges.items() for at, one in saved.items())
     return [f"{name} exchange {at}" for name, at, one in known if one.doubted or one.outcome is None]
+
+def progress_rows(
+    planned: Iterable[str], whole: Mapping[str, str], exchanges: Mapping[str, Mapping[int, Any]]
+) -> Iterator[tuple[str, str]]:
+    """What is done of a run (the outcomes of its whole trials), what is missing, and what is in doubt."""
+    missing = [name for name in planned if name not in whole]
+    faults = [name for name, outcome in whole.items() if outcome == "not_measured"]
+    yield "done", f"{len(whole)} of {len(whole) + len(missing)} trials, {sent(exchanges)} requests"
+    rows = (("missing", missing), ("in doubt", in_doubt(exchanges)), ("faults", faults))
+    yield from ((name, ", ".join(names) or "none") for name, names in rows)
 
 def contradictions(trials: Iterable[tuple[str, str, str, str]]) -> Iterator[str]:
     """What a person should look at among trials (id, case and path, reason, how it came out): those that asked the same
@@ -375,6 +525,34 @@ def documents(paths: Iterable[str]) -> Iterator[tuple[str, str, str]]:
                     yield name, path, odd or retrieval.skipped(name, sphinx)
         yield from ((str(at.filename), str(at.filename), at.strerror or "cannot be read") for at in faults)
 
+def read_documents(
+    build: retrieval.Build, paths: Iterable[str], read: Callable[[str], bytes]
+) -> Iterator[tuple[str, str, str, str]]:
+    """Take every document into a build: what became of it (used, skipped, refused), its name, its path, and why."""
+    for name, path, why in documents(paths):
+        became = "skipped" if why else "used"
+        try:
+            why = why or "; ".join(build.add(name, read(path)))
+        except (OSError, retrieval.DocumentRefused, retrieval.DocumentSkipped) as error:
+            became = "skipped" if isinstance(error, retrieval.DocumentSkipped) else "refused"
+            why = getattr(error, "strerror", None) or str(error)
+        yield became, name, path, why
+
+def keep_others(build: retrieval.Build, old: retrieval.Index, path: str, version: str, replace: bool) -> None:
+    """Take the passages of other versions of a snapshot into a build; raises Mistaken."""
+    if old.profile != "documents":
+        raise Mistaken(f"{path} has the {old.profile} profile, to which no documents can be added")
+    if version in old.versions and not replace:
+        raise Mistaken(f"{path} has version {version} already: --replace builds it anew")
+    build.keep(passage for passage in old.passages() if passage.version != version)
+
+def built_lines(path: str, size: int, files: Mapping[str, int], made: Mapping[str, int]) -> Iterator[str]:
+    """A snapshot that was built, its bytes, what became of the files, and the counts of its build."""
+    told = " + ".join(f"{count} {became}" for became, count in files.items())
+    yield f"{path}: {size} bytes, {made['bytes']} of text; {made['removed']} odd characters left out"
+    yield (f"found {sum(files.values())} files = {told}; {made['passages']} passages; "
+           f"{made['duplicates']} duplicates")
+
 # === Guards ===========================================================================================================
 class _Changing(retrieval.Index):
     """An index whose passages are others once they were found."""
@@ -411,6 +589,12 @@ def trip(guard: Mapping[str, Any], snapshot: retrieval.Snapshot, stand_ins: Mapp
         return agent.Tape(agent.controller(task, Toolbox(index, "3.12"), model, lambda: 2.0 * len(asked)))
     finally:
         index.close()
+
+def guard_lines(guard: Mapping[str, Any], end: agent.Fact, columns: int) -> Iterator[str]:
+    """Whether a guard held, and what became of the trial."""
+    became = f"{end.reason.status}, {end.reason}" + (f" ({end.detail})" if end.detail else "")
+    word = "held" if end.reason == guard["reason"] else "NOT HELD"
+    yield from paragraphs(word, f"{guard['tried']}: {became}", columns, 0)
 
 # === In words =========================================================================================================
 def visible(text: str) -> str:
@@ -546,10 +730,11 @@ def _answer_lines(result: Mapping[str, Any], titles: Mapping[str, str], columns:
         yield from paragraphs(label, agent.compact(at["quote"]), columns)
         yield f"       {visible(at['url'])}"
 
-def reply_lines(tape: agent.Tape, titles: Mapping[str, str], columns: int) -> Iterator[str]:
+def reply_lines(tape: agent.Tape, columns: int) -> Iterator[str]:
     """The answer of a trial with its numbered citations, or why there is none and what was tried."""
     end = tape[-1]
     if end.result:
+        titles = {name: handle.title for name, handle in tape.issued().items()}
         yield from _answer_lines(end.result, titles, columns)
         return
     yield from paragraphs("no answer", f"{end.reason}: {end.reason.sentence} {end.detail}".rstrip(), columns, 0)
@@ -559,10 +744,44 @@ def reply_lines(tape: agent.Tape, titles: Mapping[str, str], columns: int) -> It
         known = ": " + (", ".join(at.source_id for at in fact.handles) or "nothing matched")
         yield from paragraphs(fact.tool, fact.argument + known * (fact.tool == "search"), columns)
 
-def found(index: retrieval.Index, query: str, version: str, limit: int, mark: str) -> dict[str, Any]:
-    """What a search by hand finds, as JSON, each matched word in a snippet put into `mark`; raises ValueError and
-    retrieval.SearchFailed as `Index.search` does."""
-    ranking = index.search(query, version, limit)
+def passages_at(index: retrieval.Index, places: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
+    """Those passages that are there of the places, a version and an id each, as JSON."""
+    found = (index.passage(name, version) for version, name in dict.fromkeys(places))
+    return [passage._asdict() for passage in found if passage]
+
+def ranking(index: retrieval.Index, query: str, version: str, limit: int) -> list[str]:
+    """The ids of what a search finds, best first; none where it fails."""
+    try:
+        return [passage.source_id for passage in index.search(query, version, limit).passages]
+    except retrieval.SearchFailed:
+        return []
+
+def ranked(
+    index: retrieval.Index, queries: Sequence[Mapping[str, Any]], path: str, words: str, version: str | None, limit: int
+) -> tuple[dict[str, list[str]], dict[str, tuple[str, ...]]]:
+    """The ranking of each judged query of a file, by id, and the aliases of the passages in them; a single query
+    without a text has that of `words`. Raises Mistaken."""
+    rankings, aliases = dict[str, list[str]](), dict[str, tuple[str, ...]]()
+    for at in queries:
+        text = at["query"] or (words if len(queries) == 1 else "")
+        if not text:
+            raise Mistaken(f"{path}: query {at['id']} has no text: give it as WORDS, or queries as JSON")
+        of = version_of(at["version"] or version, index.versions)
+        try:
+            found = index.search(text, of, limit).passages
+        except (ValueError, retrieval.SearchFailed) as error:
+            raise Mistaken(f"query {at['id']}: {error}") from None
+        rankings[at["id"]] = [passage.source_id for passage in found]
+        aliases |= {passage.source_id: passage.aliases for passage in found}
+    return rankings, aliases
+
+def found(index: retrieval.Index, query: str, wanted: str | None, limit: int, mark: str) -> dict[str, Any]:
+    """What a search by hand finds, as JSON, each matched word in a snippet put into `mark`; raises Mistaken."""
+    version = version_of(wanted, index.versions)
+    try:
+        ranking = index.search(query, version, limit)
+    except (ValueError, retrieval.SearchFailed) as error:
+        raise Mistaken(str(error)) from None
     candidates = []
     for rank, at in enumerate(ranking.passages, 1):
         snippet = "".join(mark.format(text) if matched else text for text, matched in index.snippet(at, query))
@@ -598,6 +817,12 @@ def trace_lines(
         yield from paragraphs("first cause", why, columns, 0)
     yield ""
 
+def replay_lines(name: str, manifest: Mapping[str, Any], columns: int) -> Iterator[str]:
+    """Where a recording is from."""
+    about = "{model}, {recorded_at:.10}. {provenance}".format(**manifest)
+    yield from paragraphs(f"recording {name}", about, columns, 0)
+    yield ""
+
 def tables(most: int, *tables: list[list[str]]) -> Iterator[str]:
     """Tables, each with an empty line below it."""
     for rows in tables:
@@ -615,6 +840,11 @@ def comparison_lines(
     yield f"allowances: {'equal' if told['equal_allowance'] else 'NOT equal: costs do not compare'}"
     yield from (f"left out: {line}" for line in told["left_out"])
     yield told["verdict"]
+
+AUDITED = {
+    "measures": ("measure", "value"), "claims": ("claim", "question", "states"),
+    "citations": ("citation", "claim", "resolves", "entails", "holds"),
+}
 
 def audit_lines(told: Mapping[str, Any]) -> Iterator[str]:
     """What an audit found that stands in no table."""
