@@ -1,7 +1,7 @@
 """run introduces the rooms to each other: it is the command line, and what needs more than one room at once.
 
 It decides nothing about a trial, sends nothing and judges nothing itself. With no word it replays a recording.
-Read in this order: reading what people give - recordings - replaying - the report - words for people - the commands.
+Read in this order: reading what people give - recordings - replaying - showing - live runs - the commands.
 """
 
 import sys
@@ -22,9 +22,8 @@ import hashlib
 import io
 import json
 import os
-import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import agent
@@ -37,6 +36,7 @@ from tools import Mistaken
 HERE = os.path.dirname(os.path.realpath(__file__))
 RECORDINGS, CASES, SNAPSHOT = (os.path.join(HERE, name) for name in ("recordings", "cases.json", "snapshot.json"))
 Loaded = TypeVar("Loaded")
+load_cases = functools.partial(evaluate.load_cases, timer=os.name == "posix")
 DONE, DIFFERS, MISTAKEN, STOPPED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
 
 class Faulty(Mistaken):
@@ -92,32 +92,25 @@ def load(path: str, parse: Callable[[Any], Loaded], read: Callable[[str], Any] =
     except (evaluate.CaseFaults, retrieval.SnapshotFaults) as error:
         raise Faulty(*(f"{shown_path(path)}: {fault}" for fault in error.faults)) from None
 
-def load_cases(document: Any) -> list[evaluate.Case]:
-    """The cases of a document; raises evaluate.CaseFaults."""
-    return evaluate.load_cases(document, timer=os.name == "posix")
-
 @contextlib.contextmanager
-def raising(signal_name: str, error: BaseException) -> Iterator[None]:
-    """Let a signal raise the error inside the block."""
+def raising(name: str, error: BaseException) -> Iterator[Any]:
+    """Let the signal of that name raise the error inside the block, which gets the module of signals."""
     import signal
 
     def raised(*_: Any) -> NoReturn:
         raise error
 
-    number = getattr(signal, signal_name)
-    before = signal.signal(number, raised)
+    before = signal.signal(getattr(signal, name), raised)
     try:
-        yield
+        yield signal
     finally:
-        signal.signal(number, before)
+        signal.signal(getattr(signal, name), before)
 
 def within(work: Callable[[], Loaded]) -> Loaded:
     """What the work gives; raises TimeoutError where it takes more than two seconds: a pattern can search for ever."""
     if os.name != "posix":
         return work()
-    import signal
-
-    with raising("SIGALRM", TimeoutError()):
+    with raising("SIGALRM", TimeoutError()) as signal:
         signal.setitimer(signal.ITIMER_REAL, 2)
         try:
             return work()
@@ -190,8 +183,7 @@ class Recording(NamedTuple):
         return [*self.edits, *(f"{trial} exchange {at} {told}" for trial, one in odds for at, told in one)]
 
 def open_recording(name: str, cases_path: str | None = None, snapshot_path: str | None = None) -> Recording:
-    """The recording of that name or path, with other cases or passages if wanted; raises Mistaken when it cannot be
-    replayed at all."""
+    """The recording of that name or path, with other cases or passages if wanted; raises Mistaken."""
     folder = tools.find_recording(name, RECORDINGS)
     files = {file: os.path.join(folder, file) for file in os.listdir(folder)}
     for path in (path for name, path in files.items() if name in tools.FILES and not os.path.isfile(path)):
@@ -296,13 +288,19 @@ def report_json(recording: Recording, played: list[Played], problems: list[tools
     report = evaluate.report([at.json for at in played], {**tools.report_facts(*about), **more})
     return {**report, "error": tools.error_of(problems, DIFFERS)} if problems else report
 
+# === Showing ==========================================================================================================
 def say(*lines: str) -> None:
     """Lines of results."""
     print(*map(tools.visible, lines), sep="\n")
 
+def show(lines: Iterable[str], document: Any = None) -> int:
+    """Print lines as they come, or instead of them a document as JSON; the exit code of both."""
+    for line in lines if document is None else [json.dumps(document, indent=1)]:
+        print(line)
+    return DONE
+
 def columns(text: bool = True) -> int:
-    """How wide a text may be: the terminal, but no more than is easy to read. A table may be as wide as the terminal,
-    and elsewhere as it comes: 0."""
+    """How wide a text may be, to be easy to read; or a table: as the terminal, and elsewhere as it comes (0)."""
     screen = 0
     with contextlib.suppress(OSError, ValueError):
         screen = int(os.environ.get("COLUMNS") or os.get_terminal_size(1).columns)
@@ -374,8 +372,7 @@ def live(options: argparse.Namespace) -> int:
     return execute(folder, options)
 
 def posed(options: argparse.Namespace, index: retrieval.Index) -> tuple[Any, list[evaluate.Case]]:
-    """The cases of a run: those of a file, checked against the passages, or a question that nobody labelled; raises
-    Mistaken."""
+    """The cases of a run, checked against the passages, or a question that nobody labelled; raises Mistaken."""
     if options.question is None:
         given, cases = load(options.cases, load_cases)
         faults = label_check(options.cases, cases, index)[0]
@@ -414,8 +411,7 @@ def resumable(options: argparse.Namespace) -> tuple[str, Recording]:
     folder = tools.find_recording(options.resume, RECORDINGS)
     recording = open_recording(folder)
     faulted = evaluate.unmeasured(recording.report or {"trials": []})
-    sealed = recording.report and tools.UNSEALED not in recording.edits
-    if sealed and not (faulted and options.retry_faults):
+    if recording.report and tools.UNSEALED not in recording.edits and not (faulted and options.retry_faults):
         rest = "runs its unmeasured trials again" if faulted else "has nothing to run: all its trials were measured"
         raise Mistaken(f"recording {recording.name} is finished; --retry-faults {rest}")
     why = [f"{name} changed since" for name in recording.changed] + [at for at in recording.odd if at != tools.UNSEALED]
@@ -502,14 +498,11 @@ def carry_out(folder: str, journal: provider.Journal, options: argparse.Namespac
     sealed = sorted(name for name in os.listdir(folder) if name.endswith((".json", ".jsonl")))
     sums = (f"{sha256_of(os.path.join(folder, name))}  {name}\n" for name in sealed)
     write_file(os.path.join(folder, "SHA256SUMS"), "".join(sums))
-    lines = trial_lines(played) if options.question is None else tools.reply_lines(played[0].tape, columns())
-    print(*lines, sep="\n")
+    show(trial_lines(played) if options.question is None else tools.reply_lines(played[0].tape, columns()))
     measured = sum(at.json["checks"]["outcome"] != "not_measured" for at in played)
     say(f"{measured} of {len(played)} measured | live requests: {made} | {shown_path(folder)}")
     if measured < len(played):
-        enough = min(tools.MOST_REQUESTS, tools.sent(exchanges) + tools.worst_requests(finished.manifest))
-        say(f"to try the others: python3 run.py --live --resume {finished.name} --retry-faults --execute-approved "
-            f"--max-requests {enough}")
+        say(tools.once_more(finished.name, finished.manifest, exchanges))
     return DONE
 
 # === The commands =====================================================================================================
@@ -526,22 +519,20 @@ def replay_command(argv: list[str]) -> int:
     chosen = tools.choose(plan, options.case, options.mode, options.repeat)
     with recording.corpus.opened() as index:
         played = list(replay(recording, chosen, index))
-        problems = list(problems_of(recording, played, plan))
-        code = DIFFERS if problems else DONE
+        found, differed = [one for at in played for one in at.problems], any(at.sending.differed for at in played)
+        changed, planned_ = [] if differed else recording.changed, {trial.id for trial in plan}
+        exchanged, report = recording.exchanges.trials, recording.report
+        problems = list(tools.problems(recording.edits, found, report, exchanged, planned_, changed))
         if page:
             write_file(options.html, filled(page, report_json(recording, played, problems), recording, index))
-    if options.json:
-        print(json.dumps(report_json(recording, played, problems), indent=1))
-    else:
-        print(*replay_lines(recording, chosen, played, bool(options.trace or options.case)), sep="\n")
+    lines = replay_lines(recording, chosen, played, bool(options.trace or options.case))
+    show(lines, report_json(recording, played, problems) if options.json else None)
     for problem in problems:
         complain(problem.line)
     if not options.json:
-        fates = tools.counts([at.sending for at in played])
-        fared = ", ".join(f"{count} {name}" for name, count in fates.items() if name != "trials")
-        took = f"{time.monotonic() - began:.1f} s"
-        say(f"replayed {len(played)} of {len(plan)} trials | exchanges: {fared} | live requests: 0 | {took}")
-    return code
+        fared, took = tools.counts([at.sending for at in played]), time.monotonic() - began
+        say(tools.replayed(fared, len(plan), took))
+    return DIFFERS if problems else DONE
 
 def regraded(recording: Recording, path: str, as_json: bool) -> int:
     """Show the stored grades of a recording beside those that today's labels give; nothing is written."""
@@ -550,13 +541,10 @@ def regraded(recording: Recording, path: str, as_json: bool) -> int:
         places = {(case.version, name) for case in cases for name in case.named} | read_in(stored)
         passages = tools.passages_at(index, sorted(places))
     told = evaluate.regrade(stored, recording.documents["cases.json"], today, passages, within)
-    if as_json:
-        print(json.dumps(told, indent=1))
-        return DONE
     changed = sum(at["stored"] != at["today"] for at in told)
-    say(*tools.tables(columns(text=False), evaluate.rows(told, "trial", "stored", "today", "labels")),
-        f"{changed} of {len(told)} grades are others today; nothing was written")
-    return DONE
+    rows = tools.tables(columns(text=False), evaluate.rows(told, "trial", "stored", "today", "labels"))
+    told_last = f"{changed} of {len(told)} grades are others today; nothing was written"
+    return show([*rows, told_last], told if as_json else None)
 
 def stored_trials(recording: Recording) -> list[dict[str, Any]]:
     """The trials of a report; raises Mistaken where the run has none yet."""
@@ -571,8 +559,7 @@ def read_in(trials: list[dict[str, Any]]) -> set[tuple[str, str]]:
 def empty_page(path: str) -> str:
     """The viewer, for a page at that path; raises Mistaken where something else than a page of the kit stands there."""
     page = read_bytes(os.path.join(RECORDINGS, "viewer.html")).decode("utf-8")
-    mark = re.search('<meta name="generator"[^>]*>', page)
-    if os.path.lexists(path) and (not mark or mark[0].encode() not in read_bytes(path)[:2000]):
+    if os.path.lexists(path) and not tools.is_page(page, read_bytes(path)):
         raise Mistaken(f"{shown_path(path)} exists and is no page that this kit wrote: give another name")
     return page
 
@@ -580,15 +567,7 @@ def filled(page: str, report: dict[str, Any], recording: Recording, index: retri
     """The viewer with a recording in it."""
     places = {(at.case.version, name) for at in plan_of(recording) for name in at.case.named}
     passages = tools.passages_at(index, sorted(places | read_in(report["trials"])))
-    cases = [{name: getattr(at, name) for name in ("id", "question", "version", "split")} for at in recording.cases]
-    events = recording.exchanges.events
-    return tools.filled(page, {"report": report, "exchanges": events, "cases": cases, "passages": passages})
-
-def problems_of(recording: Recording, played: list[Played], plan: list[tools.Planned]) -> Iterator[tools.Problem]:
-    """Everything that does not hold of a recording and its replay."""
-    changed = [] if any(at.sending.differed for at in played) else recording.changed
-    found, planned = (problem for at in played for problem in at.problems), {trial.id for trial in plan}
-    return tools.problems(recording.edits, found, recording.report, recording.exchanges.trials, planned, changed)
+    return tools.filled(page, report, recording.exchanges.events, recording.cases, passages)
 
 def replay_lines(recording: Recording, chosen: list[tools.Planned], played: list[Played], trace: bool) -> Iterator[str]:
     """What a replay shows: where the recording is from, the traces, the table, the summary."""
@@ -601,8 +580,8 @@ def replay_lines(recording: Recording, chosen: list[tools.Planned], played: list
     yield from trial_lines(played)
     if recording.report is None:
         yield "report.json is not there: nothing to compare the trials with"
-        doubtful = agent.Reason.REPLY_IN_DOUBT
-        whole = {at.trial.id for at in played if not (at.sending.missing or at.tape[-1].reason is doubtful)}
+        doubt = agent.Reason.REPLY_IN_DOUBT
+        whole = {at.trial.id for at in played if not (at.sending.missing or at.tape[-1].reason is doubt)}
         lacking = ", ".join(trial.id for trial in chosen if trial.id not in whole)
         yield from tools.paragraphs("not recorded to the end", lacking, columns(), 0) if lacking else ()
 
@@ -616,8 +595,8 @@ def check_command(argv: list[str]) -> int:
         except Faulty as error:
             faults += error.lines
     if not faults:
-        cases, corpus = loaded[0][1], loaded[1]
-        with corpus.opened() as index:
+        cases = loaded[0][1]
+        with loaded[1].opened() as index:
             faults, weak = label_check(options.cases, cases, index)
             say(f"{len(cases)} cases, {sum(map(index.count, index.versions))} passages")
     say(*(f"fault: {fault}" for fault in faults), *(f"weak: {label}" for label in weak),
@@ -637,39 +616,35 @@ def guards_command(argv: list[str]) -> int:
     if not chosen:
         raise Mistaken(f"no guard {agent.shown(name)}; there are {', '.join(guard['guard'] for guard in table)}")
     snapshot, held = load(SNAPSHOT, retrieval.load_snapshot)[1], 0
-    open_index(snapshot).close()
+    open_index(snapshot).close()  # raises Mistaken here, once
     for guard in chosen:
         end = tools.trip(guard, snapshot, stand_ins())[-1]
         held += end.reason == guard["reason"]
-        say(*tools.guard_lines(guard, end, columns()))
+        show(tools.guard_lines(guard, end, columns()))
     say(f"{held} of {len(chosen)} guards held")
     return DONE if held == len(chosen) else DIFFERS
 
 def stand_ins() -> dict[str, agent.Ask]:
     """Models whose fault lies around the reply, by the names that guards.json gives them."""
-    def sent(send: provider.Send) -> agent.Ask:
-        return provider.Model({"maxOutputTokens": 1}, send).ask
-
-    def reply(response: dict[str, Any]) -> agent.Ask:
-        return sent(lambda request, seconds: {"event": "response", "status": 200, "elapsed": 0, "response": response})
+    def reply(response: dict[str, Any]) -> provider.Send:
+        return lambda request, seconds: {"event": "response", "status": 200, "elapsed": 0, "response": response}
 
     said = {"content": {"parts": [{"text": '{"action": "sea'}]}, "finishReason": "STOP"}
     used_up = agent.Allowance(1, 1, {})
     used_up.count(1, None)
-    live = provider.Live(
-        "guard", {}, used_up, 180, list[Any]().append, lambda body, seconds: {"status": 200}, time.monotonic)
-    return {
+    live = provider.Live("guard", {}, used_up, 180, list[Any]().append, lambda *_: {"status": 200}, time.monotonic)
+    sends: dict[str, provider.Send] = {
         "cut off": reply({"candidates": [said | {"finishReason": "MAX_TOKENS"}]}),
         "blocked": reply({"candidates": [said], "promptFeedback": {"blockReason": "SAFETY"}}),
-        "changed": sent(provider.Replay({1: provider.Exchange({}, provider.fingerprint({}), None, 1)}).send),
-        "used up": sent(live.send),
+        "changed": provider.Replay({1: provider.Exchange({}, provider.fingerprint({}), None, 1)}).send,
+        "used up": live.send,
     }
+    return {name: provider.Model({"maxOutputTokens": 1}, send).ask for name, send in sends.items()}
 
 def doctor_command(argv: list[str]) -> int:
     """What this machine has, which key variable is set, and whether the recordings are whole."""
     parsed("doctor", argv)
-    for name, value in tools.environment().items():
-        say(f"{name:10}{value}")
+    say(*(f"{name:10}{value}" for name, value in tools.environment().items()))
     faults = 0
     try:
         open_index(load(SNAPSHOT, retrieval.load_snapshot)[1]).close()
@@ -698,11 +673,7 @@ def search_command(argv: list[str]) -> int:
         raise Mistaken(f"a query has 1 to {agent.LONGEST} characters and is not blank; this one has {len(query)}")
     with read_corpus(options.snapshot).opened() as index:
         found = tools.found(index, query, options.version, options.k, "{}" if options.json else "[{}]")
-    if options.json:
-        print(json.dumps(found, indent=1))
-    else:
-        say(*tools.found_lines(found, columns()))
-    return DONE
+    return show(tools.found_lines(found, columns()), found if options.json else None)
 
 def judged_command(options: argparse.Namespace, words: str) -> int:
     """Search for each judged query of a file, and print the measures of the rankings, each and in the mean."""
@@ -716,24 +687,18 @@ def judged_command(options: argparse.Namespace, words: str) -> int:
     with read_corpus(options.snapshot).opened() as index:
         rankings, aliases = tools.ranked(index, queries, options.judge, words, options.version, options.k)
     told = evaluate.judge(queries, rankings, options.k, True, aliases)
-    if options.json:
-        print(json.dumps(told, indent=1))
-        return DONE
-    queries_, means = ("query", *evaluate.MEASURES, "unjudged"), ("measure", "mean", "over", "of")
-    both = evaluate.rows(told["queries"], *queries_), evaluate.rows(told["means"], *means)
-    say(*tools.tables(columns(text=False), *both), "what nobody judged counts as not relevant here")
-    return DONE
+    fields, means = ("query", *evaluate.MEASURES, "unjudged"), ("measure", "mean", "over", "of")
+    both = evaluate.rows(told["queries"], *fields), evaluate.rows(told["means"], *means)
+    lines = *tools.tables(columns(text=False), *both), "what nobody judged counts as not relevant here"
+    return show(lines, told if options.json else None)
 
 def build_command(argv: list[str]) -> int:
     """A snapshot from documents (HTML, Markdown, plain text), or one version more in a snapshot."""
     options = parsed("build", argv)
-    if not options.out.endswith((".json", ".sqlite")):
-        raise Mistaken(f"-o {options.out}: the name of a snapshot ends in .json or .sqlite")
-    if not re.fullmatch("(?:https?://[!-~]+)?", options.base_url):
-        raise Mistaken(f"--base-url {options.base_url}: not an http:// or https:// address")
+    tools.check_build(options.out, options.base_url)
     try:
         agent.checked(agent.Task("?", options.version, "agent"))
-        made = retrieval.Build(options.version, options.base_url, options.encoding, "")  # "": a file that SQLite removes itself
+        made = retrieval.Build(options.version, options.base_url, options.encoding, "")  # "": SQLite keeps a file
         with raising("SIGTERM", KeyboardInterrupt("SIGTERM")), contextlib.closing(made) as build:
             return carry_build(build, options)
     except (agent.Mistake, retrieval.BuildFault, retrieval.IndexFault, retrieval.SnapshotFaults, OSError) as error:
@@ -873,7 +838,7 @@ def answer(argv: list[str]) -> int:
             complain(line)
         if "--json" in argv:
             reason = {"reason": str(error.reason)} if error.reason else {}
-            print(json.dumps({"error": {"code": MISTAKEN, "message": str(error), **reason}}, indent=1))
+            show((), {"error": {"code": MISTAKEN, "message": str(error), **reason}})
         return MISTAKEN
     except KeyboardInterrupt as error:
         complain("interrupted")

@@ -468,6 +468,11 @@ def error_of(problems: Sequence[Problem], code: int) -> dict[str, Any]:
     place = {name: value for name, value in first._asdict().items() if name != "line" and value}
     return {"code": code, "message": first.line, **place}
 
+def replayed(fared: Mapping[str, int], plan: int, seconds: float) -> str:
+    """How many trials of a plan were replayed, how their exchanges fared, and how long it took."""
+    told = ", ".join(f"{count} {name}" for name, count in fared.items() if name != "trials")
+    return f"replayed {fared['trials']} of {plan} trials | exchanges: {told} | live requests: 0 | {seconds:.1f} s"
+
 def sent(exchanges: Mapping[str, Mapping[int, Any]]) -> int:
     """How many requests were sent, second attempts included, of provider's `Exchange` by trial and number."""
     return sum(exchange.attempts for trial in exchanges.values() for exchange in trial.values())
@@ -487,6 +492,12 @@ def progress_rows(
     rows = (("missing", missing), ("in doubt", in_doubt(exchanges)), ("faults", faults))
     yield from ((name, ", ".join(names) or "none") for name, names in rows)
 
+def once_more(recording: str, manifest: Mapping[str, Any], exchanges: Mapping[str, Mapping[int, Any]]) -> str:
+    """How to run the trials again that a fault ended."""
+    enough = min(MOST_REQUESTS, sent(exchanges) + worst_requests(manifest))
+    return (f"to try the others: python3 run.py --live --resume {recording} --retry-faults --execute-approved "
+            f"--max-requests {enough}")
+
 def contradictions(trials: Iterable[tuple[str, str, str, str]]) -> Iterator[str]:
     """What a person should look at among trials (id, case and path, reason, how it came out): those that asked the same
     thing twice, and repeats that contradict each other."""
@@ -501,8 +512,15 @@ def contradictions(trials: Iterable[tuple[str, str, str, str]]) -> Iterator[str]
 
 EMPTY = '<script type="application/json" id="recording"></script>'
 
-def filled(page: str, document: Any) -> str:
+def is_page(page: str, other: bytes) -> bool:
+    """Whether another page was made from this one, by the name of its generator."""
+    mark = re.search('<meta name="generator"[^>]*>', page)
+    return bool(mark and mark[0].encode() in other[:2000])
+
+def filled(page: str, report: Any, events: Any, cases: Iterable[Any], passages: Any) -> str:
     """The viewer with a recording in it; nothing in the recording can end the element that it stands in."""
+    asked = [{name: getattr(at, name) for name in ("id", "question", "version", "split")} for at in cases]
+    document = {"report": report, "exchanges": events, "cases": asked, "passages": passages}
     text = re.sub("[<>&\u2028\u2029]", lambda odd: f"\\u{ord(odd[0]):04x}", json.dumps(document, ensure_ascii=False))
     return page.replace(EMPTY, EMPTY.replace("></", f">{text}</"))
 
@@ -537,6 +555,13 @@ def read_documents(
             became = "skipped" if isinstance(error, retrieval.DocumentSkipped) else "refused"
             why = getattr(error, "strerror", None) or str(error)
         yield became, name, path, why
+
+def check_build(path: str, base_url: str) -> None:
+    """Raises Mistaken for a snapshot that cannot have this name, or documents that cannot have this address."""
+    if not path.endswith((".json", ".sqlite")):
+        raise Mistaken(f"-o {path}: the name of a snapshot ends in .json or .sqlite")
+    if not re.fullmatch("(?:https?://[!-~]+)?", base_url):
+        raise Mistaken(f"--base-url {base_url}: not an http:// or https:// address")
 
 def keep_others(build: retrieval.Build, old: retrieval.Index, path: str, version: str, replace: bool) -> None:
     """Take the passages of other versions of a snapshot into a build; raises Mistaken."""
