@@ -161,9 +161,8 @@ def load_json(text: str | bytes) -> Any:
     without a key twice, NaN, infinity however spelled, a lone surrogate, a long number, nesting deeper than DEPTH."""
     try:
         text = text if isinstance(text, str) else text.decode("utf-8")
-        numbers: Any = dict.fromkeys(("parse_float", "parse_int", "parse_constant"), _number)
-        value = json.JSONDecoder(object_pairs_hook=_object, **numbers).decode(text)
-        if text.count("[") + text.count("{") > DEPTH and _depth(value) > DEPTH:
+        value = _DECODER.decode(text)
+        if text.count("[") + text.count("{") > DEPTH and _deep(value):
             raise NotJson(f"nested deeper than {DEPTH}")
         if "\\u" in text or not text.isascii():
             compact(value).encode("utf-8")  # fails on half a surrogate pair
@@ -171,19 +170,29 @@ def load_json(text: str | bytes) -> Any:
         raise NotJson(f"nested deeper than {DEPTH}" if isinstance(error, RecursionError) else str(error)) from None
     return value
 
-def _depth(value: Any) -> int:
-    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return 1 + max([_depth(child) for child in children if isinstance(child, (dict, list))], default=0)
+def _deep(value: Any) -> bool:
+    """Whether a value is nested deeper than DEPTH; level by level, which is the quickest."""
+    level = [value]
+    for _ in range(DEPTH):
+        inner = (at.values() if isinstance(at, dict) else at for at in level if isinstance(at, (dict, list)))
+        level = [child for children in inner for child in children]
+    return any(isinstance(at, (dict, list)) for at in level)
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(value := dict(pairs)) < len(pairs):
         raise NotJson(f"a key stands twice among {shown([name for name, _ in pairs])}")
     return value
 
-def _number(text: str) -> int | float:
+def _whole(text: str) -> int:
+    return int(text) if len(text) <= DIGITS else int(_number(text))
+
+def _number(text: str) -> float:
     if len(text) > DIGITS or not math.isfinite(float(text)):
         raise NotJson(f"{shown(text)} is not a number that can be kept")
-    return float(text) if set(text) & set(".eE") else int(text)
+    return float(text)
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_object, parse_float=_number, parse_int=_whole, parse_constant=_number)
 
 def compact(value: Any) -> str:
     """JSON without spaces, in the order the program wrote it, not escaped to ASCII."""

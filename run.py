@@ -15,7 +15,6 @@ if __name__ == "__main__":
 
     gc.set_threshold(100_000)  # a replay keeps what it makes: looking for garbage would cost a tenth of its time
 
-import argparse
 import contextlib
 import functools
 import hashlib
@@ -24,6 +23,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
+from types import SimpleNamespace as Options
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import agent
@@ -42,22 +42,25 @@ DONE, DIFFERS, MISTAKEN, STOPPED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
 class Faulty(Mistaken):
     """A file that can be read and whose content has faults."""
 
-class Parser(argparse.ArgumentParser):
-    """A parser whose complaints are one line, as all of ours are."""
-    def error(self, message: str) -> NoReturn:
-        raise Mistaken(f"{message} (see {self.prog} --help)")
+def parsed(word: str, argv: list[str], about: str = "") -> Options:
+    """The flags of a word; raises Mistaken. Where there are none, as in most replays, nothing is to be parsed."""
+    paths, flags = {"cases.json": CASES, "snapshot.json": SNAPSHOT}, tools.FLAGS.get(word, {})
+    if not word and not argv:
+        return Options(**tools.defaults(flags))
+    import argparse
 
-def parsed(word: str, argv: list[str], about: str = "") -> argparse.Namespace:
-    """The flags of a word; raises Mistaken."""
+    class Parser(argparse.ArgumentParser):
+        def error(self, message: str) -> NoReturn:  # one line, as all complaints here are
+            raise Mistaken(f"{message} (see {self.prog} --help)")
+
     layout = functools.partial(argparse.RawTextHelpFormatter, width=100)  # to find one, argparse imports shutil
     about = about or WORDS[word].__doc__ or ""
     parser = Parser(f"run.py {word}".strip(), None, about, allow_abbrev=False, formatter_class=layout)
-    paths = {"cases.json": CASES, "snapshot.json": SNAPSHOT}
-    for name, flag in tools.FLAGS.get(word, {}).items():
+    for name, flag in flags.items():
         path = paths.get(str(flag.get("default")))
         parser.add_argument(name, **({**flag, "default": path} if path else flag))
     parser.set_defaults(**tools.PRESET.get(word, {}))
-    return parser.parse_args(argv)
+    return parser.parse_args(argv, Options())
 
 # === Reading what people give =========================================================================================
 def read_bytes(path: str) -> bytes:
@@ -315,7 +318,7 @@ def trial_lines(played: list[Played]) -> Iterator[str]:
     yield from tools.summary_lines(evaluate.summarize(trials), evaluate.stages(trials))
 
 # === Live runs ========================================================================================================
-def run_live(recording: Recording, allowance: agent.Allowance, options: argparse.Namespace, journal: provider.Journal,
+def run_live(recording: Recording, allowance: agent.Allowance, options: Options, journal: provider.Journal,
              index: retrieval.Index) -> Iterator[Played]:
     """Run the trials of the plan in order; raises agent.Stopped where going on would help nobody."""
     faults, plan, manifest = 0, plan_of(recording), recording.manifest
@@ -351,7 +354,7 @@ def ask_command(argv: list[str]) -> int:
     """One question over a snapshot, live: the plan, and with --execute-approved the answer with its citations."""
     return live(parsed("ask", argv))
 
-def live(options: argparse.Namespace) -> int:
+def live(options: Options) -> int:
     """Show the plan, and carry it out where that is approved; raises Mistaken."""
     folder, recording = resumable(options) if options.resume else planned(options)
     if options.execute_approved:
@@ -371,7 +374,7 @@ def live(options: argparse.Namespace) -> int:
         raise Mistaken(f"{shown_path(folder)}: {error.strerror or error}; nothing was sent") from None
     return execute(folder, options)
 
-def posed(options: argparse.Namespace, index: retrieval.Index) -> tuple[Any, list[evaluate.Case]]:
+def posed(options: Options, index: retrieval.Index) -> tuple[Any, list[evaluate.Case]]:
     """The cases of a run, checked against the passages, or a question that nobody labelled; raises Mistaken."""
     if options.question is None:
         given, cases = load(options.cases, load_cases)
@@ -388,7 +391,7 @@ def posed(options: argparse.Namespace, index: retrieval.Index) -> tuple[Any, lis
     except evaluate.CaseFaults as error:
         raise Mistaken(*error.faults) from None
 
-def planned(options: argparse.Namespace) -> tuple[str, Recording]:
+def planned(options: Options) -> tuple[str, Recording]:
     """The folder and the recording, still empty, of the run that the flags ask for; raises Mistaken or Mistake."""
     corpus, now = read_corpus(options.snapshot), time.gmtime()
     with corpus.opened() as index:
@@ -406,7 +409,7 @@ def planned(options: argparse.Namespace) -> tuple[str, Recording]:
     documents, empty = {"cases.json": given, "snapshot.json": corpus.document}, provider.Exchanges({}, {}, [])
     return folder, Recording(name, manifest, cases, corpus, hashes, empty, None, [], documents)
 
-def resumable(options: argparse.Namespace) -> tuple[str, Recording]:
+def resumable(options: Options) -> tuple[str, Recording]:
     """The folder and the recording of a run that can go on; raises Mistaken where it cannot, or its inputs changed."""
     folder = tools.find_recording(options.resume, RECORDINGS)
     recording = open_recording(folder)
@@ -457,7 +460,7 @@ def write_file(path: str, content: Any) -> None:
         if os.path.lexists(part):
             os.remove(part)
 
-def execute(folder: str, options: argparse.Namespace) -> int:
+def execute(folder: str, options: Options) -> int:
     """Make a run, or what is left of it, and write its report; the exit code says whether it came to its end."""
     played = list[Played]()
     try:
@@ -476,7 +479,7 @@ def execute(folder: str, options: argparse.Namespace) -> int:
     finally:
         journal.close()
 
-def carry_out(folder: str, journal: provider.Journal, options: argparse.Namespace, played: list[Played]) -> int:
+def carry_out(folder: str, journal: provider.Journal, options: Options, played: list[Played]) -> int:
     """The run itself, under its lock; fills `played` and writes the report."""
     recording = open_recording(folder)  # read anew: it is ours only now
     recording.manifest.update(tools.allowed(recording.manifest, vars(options)))
@@ -675,7 +678,7 @@ def search_command(argv: list[str]) -> int:
         found = tools.found(index, query, options.version, options.k, "{}" if options.json else "[{}]")
     return show(tools.found_lines(found, columns()), found if options.json else None)
 
-def judged_command(options: argparse.Namespace, words: str) -> int:
+def judged_command(options: Options, words: str) -> int:
     """Search for each judged query of a file, and print the measures of the rankings, each and in the mean."""
     def read(path: str) -> Any:
         try:
@@ -687,10 +690,9 @@ def judged_command(options: argparse.Namespace, words: str) -> int:
     with read_corpus(options.snapshot).opened() as index:
         rankings, aliases = tools.ranked(index, queries, options.judge, words, options.version, options.k)
     told = evaluate.judge(queries, rankings, options.k, True, aliases)
-    fields, means = ("query", *evaluate.MEASURES, "unjudged"), ("measure", "mean", "over", "of")
-    both = evaluate.rows(told["queries"], *fields), evaluate.rows(told["means"], *means)
-    lines = *tools.tables(columns(text=False), *both), "what nobody judged counts as not relevant here"
-    return show(lines, told if options.json else None)
+    each = evaluate.rows(told["queries"], "query", *evaluate.MEASURES, "unjudged")
+    both = tools.tables(columns(text=False), each, evaluate.rows(told["means"], "measure", "mean", "over", "of"))
+    return show([*both, "what nobody judged counts as not relevant here"], told if options.json else None)
 
 def build_command(argv: list[str]) -> int:
     """A snapshot from documents (HTML, Markdown, plain text), or one version more in a snapshot."""
@@ -706,7 +708,7 @@ def build_command(argv: list[str]) -> int:
             raise Mistaken(f"{shown_path(error.filename)}: {error.strerror}; nothing was written") from None
         raise Mistaken(f"{error}; nothing was written") from None
 
-def carry_build(build: retrieval.Build, options: argparse.Namespace) -> int:
+def carry_build(build: retrieval.Build, options: Options) -> int:
     """Read the documents, write the snapshot, and tell what became of every file."""
     if os.path.lexists(options.out):
         with read_corpus(options.out).opened() as old:

@@ -82,6 +82,11 @@ FLAGS: dict[str, dict[str, dict[str, Any]]] = {
         "--budget": {**_NUMBER, "default": 240, "help": "bytes of the packed array; default: 240"},
         "--order": {"choices": ("recency", "rank"), "default": "recency", "help": "what is packed first"}},
 }
+
+def defaults(flags: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """What flags are where none is given."""
+    return {name.strip("-"): flag.get("default", False if "action" in flag else None) for name, flag in flags.items()}
+
 # What the rest of a live run goes by where a word has no flag for it.
 PRESET: dict[str, dict[str, Any]] = {
     "ask": {"cases": None, "case": None, "repeats": 1, "resume": None, "resend": False, "retry_faults": False},
