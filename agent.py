@@ -191,12 +191,12 @@ def _number(text: str) -> float:
         raise NotJson(f"{shown(text)} is not a number that can be kept")
     return float(text)
 
-_DECODER = json.JSONDecoder(
-    object_pairs_hook=_object, parse_float=_number, parse_int=_whole, parse_constant=_number)
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_float=_number, parse_int=_whole, parse_constant=_number)
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 def compact(value: Any) -> str:
     """JSON without spaces, in the order the program wrote it, not escaped to ASCII."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return _ENCODER.encode(value)
 
 def shown(value: Any) -> str:
     """A value as one short line of ASCII JSON, for a message."""

@@ -2,8 +2,8 @@
 
 It never decides whether a tool may be used (agent does), never changes a passage, opens no file or network and never
 prints. What a search hands out are handles with receipts; what no longer matches its receipt is never handed on. run.py
-is compiled at every start and this is not, so here stands what needs only values. Read in this order: the
-command line - the tools - plans - recordings - documents - guards - in words.
+is compiled at every start and this is not, so here stands what needs only values. Read in this order: the command
+line - the tools - plans - recordings - documents - guards - in words.
 """
 
 import json
@@ -160,6 +160,52 @@ def _plain(text: str) -> str:
     text = re.sub("[\u2010-\u2015\u2212]", "-", text)
     kept = (char for char in text if unicodedata.category(char) not in ("Cf", "Mn"))
     return " ".join("".join(kept).split())
+
+def passages_at(index: retrieval.Index, places: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
+    """Those passages that are there of the places, a version and an id each, as JSON."""
+    found = (index.passage(name, version) for version, name in dict.fromkeys(places))
+    return [passage._asdict() for passage in found if passage]
+
+def ranking(index: retrieval.Index, query: str, version: str, limit: int) -> list[str]:
+    """The ids of what a search finds, best first; none where it fails."""
+    try:
+        return [passage.source_id for passage in index.search(query, version, limit).passages]
+    except retrieval.SearchFailed:
+        return []
+
+def ranked(
+    index: retrieval.Index, queries: Sequence[Mapping[str, Any]], path: str, words: str, version: str | None, limit: int
+) -> tuple[dict[str, list[str]], dict[str, tuple[str, ...]]]:
+    """The ranking of each judged query of a file, by id, and the aliases of the passages in them; a single query
+    without a text has that of `words`. Raises Mistaken."""
+    rankings, aliases = dict[str, list[str]](), dict[str, tuple[str, ...]]()
+    for at in queries:
+        text = at["query"] or (words if len(queries) == 1 else "")
+        if not text:
+            raise Mistaken(f"{path}: query {at['id']} has no text: give it as WORDS, or queries as JSON")
+        of = version_of(at["version"] or version, index.versions)
+        try:
+            found = index.search(text, of, limit).passages
+        except (ValueError, retrieval.SearchFailed) as error:
+            raise Mistaken(f"query {at['id']}: {error}") from None
+        rankings[at["id"]] = [passage.source_id for passage in found]
+        aliases |= {passage.source_id: passage.aliases for passage in found}
+    return rankings, aliases
+
+def found(index: retrieval.Index, query: str, wanted: str | None, limit: int, mark: str) -> dict[str, Any]:
+    """What a search by hand finds, as JSON, each matched word in a snippet put into `mark`; raises Mistaken."""
+    version = version_of(wanted, index.versions)
+    try:
+        ranking = index.search(query, version, limit)
+    except (ValueError, retrieval.SearchFailed) as error:
+        raise Mistaken(str(error)) from None
+    candidates = []
+    for rank, at in enumerate(ranking.passages, 1):
+        snippet = "".join(mark.format(text) if matched else text for text, matched in index.snippet(at, query))
+        place = {"source_id": at.source_id, "rank": rank, "version": version, "title": at.title, "url": at.url}
+        candidates.append({**place, "snippet": snippet})
+    known = {"query": query, "terms": list(dict.fromkeys(index.terms(query))), "version": version}
+    return {**known, "profile": index.profile, "outcome": str(ranking.outcome), "candidates": candidates}
 
 # === Plans ============================================================================================================
 MANIFEST: dict[str, type] = {
@@ -774,52 +820,6 @@ def reply_lines(tape: agent.Tape, columns: int) -> Iterator[str]:
         known = ": " + (", ".join(at.source_id for at in fact.handles) or "nothing matched")
         yield from paragraphs(fact.tool, fact.argument + known * (fact.tool == "search"), columns)
 
-def passages_at(index: retrieval.Index, places: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
-    """Those passages that are there of the places, a version and an id each, as JSON."""
-    found = (index.passage(name, version) for version, name in dict.fromkeys(places))
-    return [passage._asdict() for passage in found if passage]
-
-def ranking(index: retrieval.Index, query: str, version: str, limit: int) -> list[str]:
-    """The ids of what a search finds, best first; none where it fails."""
-    try:
-        return [passage.source_id for passage in index.search(query, version, limit).passages]
-    except retrieval.SearchFailed:
-        return []
-
-def ranked(
-    index: retrieval.Index, queries: Sequence[Mapping[str, Any]], path: str, words: str, version: str | None, limit: int
-) -> tuple[dict[str, list[str]], dict[str, tuple[str, ...]]]:
-    """The ranking of each judged query of a file, by id, and the aliases of the passages in them; a single query
-    without a text has that of `words`. Raises Mistaken."""
-    rankings, aliases = dict[str, list[str]](), dict[str, tuple[str, ...]]()
-    for at in queries:
-        text = at["query"] or (words if len(queries) == 1 else "")
-        if not text:
-            raise Mistaken(f"{path}: query {at['id']} has no text: give it as WORDS, or queries as JSON")
-        of = version_of(at["version"] or version, index.versions)
-        try:
-            found = index.search(text, of, limit).passages
-        except (ValueError, retrieval.SearchFailed) as error:
-            raise Mistaken(f"query {at['id']}: {error}") from None
-        rankings[at["id"]] = [passage.source_id for passage in found]
-        aliases |= {passage.source_id: passage.aliases for passage in found}
-    return rankings, aliases
-
-def found(index: retrieval.Index, query: str, wanted: str | None, limit: int, mark: str) -> dict[str, Any]:
-    """What a search by hand finds, as JSON, each matched word in a snippet put into `mark`; raises Mistaken."""
-    version = version_of(wanted, index.versions)
-    try:
-        ranking = index.search(query, version, limit)
-    except (ValueError, retrieval.SearchFailed) as error:
-        raise Mistaken(str(error)) from None
-    candidates = []
-    for rank, at in enumerate(ranking.passages, 1):
-        snippet = "".join(mark.format(text) if matched else text for text, matched in index.snippet(at, query))
-        place = {"source_id": at.source_id, "rank": rank, "version": version, "title": at.title, "url": at.url}
-        candidates.append({**place, "snippet": snippet})
-    known = {"query": query, "terms": list(dict.fromkeys(index.terms(query))), "version": version}
-    return {**known, "profile": index.profile, "outcome": str(ranking.outcome), "candidates": candidates}
-
 def found_lines(found: Mapping[str, Any], columns: int) -> Iterator[str]:
     """What a search by hand found, for people."""
     for at in found["candidates"]:
@@ -853,9 +853,9 @@ def replay_lines(name: str, manifest: Mapping[str, Any], columns: int) -> Iterat
     yield from paragraphs(f"recording {name}", about, columns, 0)
     yield ""
 
-def tables(most: int, *tables: list[list[str]]) -> Iterator[str]:
-    """Tables, each with an empty line below it."""
-    for rows in tables:
+def tables(most: int, *each: list[list[str]]) -> Iterator[str]:
+    """Tables, at most so many columns wide, each with an empty line below it."""
+    for rows in each:
         yield from table(rows, (), most)
         yield ""
 
