@@ -27,19 +27,14 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 # === Passages =========================================================================================================
-
 _VERSION = re.compile(r"[0-9]+(?:\.[0-9]+){0,2}")
 _UNSAFE = re.compile(r"[\s\"'`\x00-\x20\x7f-\xa0\u2028\u2029\ud800-\udfff]")
 LONGEST_ID = 200
 PROFILES = ("plain", "documents")
 
-
 class Passage(NamedTuple):
-    """One piece of documentation. `text_sha256` is of the UTF-8 bytes of `text`; `title` may be empty.
-
-    `aliases` are other addresses, `path#anchor`, at which a reader finds the same passage.
-    """
-
+    """One piece of documentation. `text_sha256` is of the UTF-8 bytes of `text`; `title` may be empty. `aliases` are
+    other addresses, `path#anchor`, at which a reader finds the same passage."""
     source_id: str
     version: str
     text: str
@@ -48,21 +43,16 @@ class Passage(NamedTuple):
     title: str = ""
     aliases: tuple[str, ...] = ()
 
-
 class Snapshot(NamedTuple):
     """The frozen set of passages that a run may use, and the profile of the index over them."""
-
     profile: str
     passages: tuple[Passage, ...]
 
-
 class SnapshotFaults(ValueError):
     """A snapshot that cannot be used; `faults` has every fault of it, a line each."""
-
     def __init__(self, faults: list[str]) -> None:
         super().__init__("; ".join(faults))
         self.faults = faults
-
 
 def load_snapshot(document: Any) -> Snapshot:
     """The snapshot that a parsed JSON document `{"profile", "passages"}` describes; raises SnapshotFaults."""
@@ -88,7 +78,6 @@ def load_snapshot(document: Any) -> Snapshot:
     passages = ({**value, "aliases": tuple(value.get("aliases", ()))} for value in document["passages"])
     return Snapshot(document["profile"], tuple(Passage(**value) for value in passages))
 
-
 def _passage_faults(value: Any) -> list[str]:
     if not isinstance(value, dict):
         return ["not an object"]
@@ -107,7 +96,6 @@ def _passage_faults(value: Any) -> list[str]:
         faults.append("aliases: must be a list of addresses, each without white space, quotes and controls")
     return faults or list(_wrong_values(Passage(**value)))
 
-
 def _wrong_values(passage: Passage) -> list[str]:
     faults = []
     if not _addressable(passage.source_id):
@@ -119,18 +107,14 @@ def _wrong_values(passage: Passage) -> list[str]:
         faults.append(f"text_sha256: is {passage.text_sha256!r:.70}, and the text's is {actual}")
     return faults
 
-
 def _addressable(source_id: str) -> bool:
     return 0 < len(source_id) <= LONGEST_ID and not _UNSAFE.search(source_id)
-
 
 def text_sha256(text: str) -> str:
     """The SHA-256 of a text's UTF-8 bytes, in hex."""
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
-
 # === Terms ============================================================================================================
-
 # Thai, Lao, Burmese, Khmer; kana; Han with its extensions and compatibility forms; half-width kana.
 _UNSPACED = (
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3041-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
@@ -147,11 +131,9 @@ further then once here there when where why how all any both each few more most 
 so than too very
 """.split())  # noqa: SIM905
 
-
 def spaced(text: str) -> str:
     """The text with each character of a script written without spaces standing by itself."""
     return text if text.isascii() else re.sub(_UNSPACED, r" \g<0> ", text)
-
 
 def _searched(text: str, profile: str) -> str:
     """The text as a profile indexes and searches it: documents in NFC, with unspaced scripts by character."""
@@ -160,15 +142,12 @@ def _searched(text: str, profile: str) -> str:
     import unicodedata  # not at the top: the plain profile has no use for it
     return spaced(unicodedata.normalize("NFC", text))
 
-
 def _head(passage: Passage) -> str:
     """The breadcrumb and the words of the anchor, cut at camel case; the tokenizer cuts at `.`, `_` and `-`."""
     anchor = re.sub("~[0-9]+$", "", passage.source_id.partition("#")[2])
     return passage.title + " " + re.sub("(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", anchor)
 
-
 # === The index ========================================================================================================
-
 MOST_RESULTS = 100
 SQLITE_VERSION = sqlite3.sqlite_version
 _FORMAT, _APPLICATION = 1, 0x6C616B69  # of a .sqlite snapshot: PRAGMA user_version and application_id
@@ -198,43 +177,31 @@ _SEALED = (
     "PRAGMA quick_check(passages_idx)",  # the one table whose lost rows FTS5 would take for words that are not there
 )
 
-
 class Outcome(StrEnum):
     """What came of a search that did not fail."""
-
     FOUND = "found"
     NOTHING_MATCHED = "nothing_matched"
     NO_SEARCHABLE_TERM = "no_searchable_term"
 
-
 class Ranking(NamedTuple):
     """Passages, best first, and the outcome that says why there may be none."""
-
     outcome: Outcome
     passages: tuple[Passage, ...]
 
-
 class SearchFailed(Exception):
     """The database could not answer. Never to be shown as an empty result."""
-
-
 class IndexFault(Exception):
     """No index can be had: the SQLite library lacks FTS5 or failed, or the file is damaged or no snapshot of ours."""
-
-
 def create_store(path: str, profile: str, passages: Iterable[Passage]) -> str:
-    """Write a .sqlite snapshot of passages sorted by (version, source_id) to a new file; returns its fingerprint.
-
-    The passages may be a stream; the same give the same bytes (with one SQLite). Raises SnapshotFaults for passages out
-    of order or none, IndexFault when SQLite fails, and what the stream raises; the caller then removes the file.
-    """
+    """Write a .sqlite snapshot of passages sorted by (version, source_id) to a new file; returns its fingerprint. The
+    passages may be a stream; the same give the same bytes (with one SQLite). Raises SnapshotFaults for passages out of
+    order or none, IndexFault when SQLite fails, and what the stream raises; the caller then removes the file."""
     with _indexing(_uri(path, "mode=rwc"), "could not write the snapshot") as database:
         fingerprint = _fill(database, profile, passages)
         database.execute("COMMIT")  # only now FTS5 has written all of its rows
         database.execute("UPDATE snapshot SET seal = ?", (_index_seal(database),))
         database.close()
     return fingerprint
-
 
 @contextlib.contextmanager
 def _indexing(uri: str, failed: str) -> Iterator[sqlite3.Connection]:
@@ -254,17 +221,15 @@ def _indexing(uri: str, failed: str) -> Iterator[sqlite3.Connection]:
                     f"python.org or of a current distribution")
         raise IndexFault(f"SQLite {sqlite3.sqlite_version} {told}") from None
 
-
 def _uri(path: str, query: str) -> str:
     """The `file:` address of a path (sqlite.org/uri.html), whatever characters its name has."""
     path = re.sub("[%?#]", lambda found: f"%{ord(found[0]):02x}", os.path.abspath(path).replace(os.sep, "/"))
     return f"file:///{path.lstrip('/')}?{query}"
 
-
 def _fill(database: sqlite3.Connection, profile: str, passages: Iterable[Passage]) -> str:
     """Put sorted passages into new tables, in a transaction left open; returns their fingerprint: the SHA-256 of the
-    canonical JSON (sorted keys, no spaces) of a .json snapshot of them in this order, no empty title or aliases in it.
-    """
+    canonical JSON (sorted keys, no spaces) of a .json snapshot of them in this order, no empty title or aliases in
+    it."""
     database.executescript(_SCHEMA.replace("TOKENIZER", _TOKENIZERS[profile]))
     insert = f"INSERT INTO passage (rowid, {_COLUMNS}, seal) VALUES ({', '.join('?' * (len(Passage._fields) + 2))})"
     canonical = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode
@@ -286,11 +251,9 @@ def _fill(database: sqlite3.Connection, profile: str, passages: Iterable[Passage
     database.execute("INSERT INTO snapshot VALUES (?, ?, 0)", (profile, digest.hexdigest()))
     return digest.hexdigest()
 
-
 def _row_seal(row: tuple[Any, ...]) -> bytes:
     """What tells a damaged row: a digest of its number and its values, whatever types they have."""
     return hashlib.sha256("\x1f".join(map(str, row)).encode("utf-8")).digest()[:8]
-
 
 def _index_seal(database: sqlite3.Connection) -> int:
     """The CRC-32 of all that a search consults: it tells damage, not forgery, in half the time of a digest."""
@@ -300,15 +263,11 @@ def _index_seal(database: sqlite3.Connection) -> int:
         seal = zlib.crc32(value if isinstance(value, bytes) else str(value).encode("utf-8"), seal)
     return seal
 
-
 class Index:
-    """An FTS5 index over one snapshot: in memory, or in the .sqlite file that `create_store` wrote.
-
-    Terms are those of FTS5's own tokenizer: runs of letters and digits, case folded and diacritics removed; everything
-    else only separates. The documents profile also stems them (Porter) and cuts unspaced scripts by character. Rows
-    lie sorted by version and id, so a version is one range of rowids, and equal scores come out in the order of ids.
-    """
-
+    """An FTS5 index over one snapshot: in memory, or in the .sqlite file that `create_store` wrote. Terms are those of
+    FTS5's own tokenizer: runs of letters and digits, case folded and diacritics removed; everything else only
+    separates. The documents profile also stems them (Porter) and cuts unspaced scripts by character. Rows lie sorted by
+    version and id, so a version is one range of rowids, and equal scores come out in the order of ids."""
     def __init__(self, snapshot: Snapshot) -> None:
         with _indexing(":memory:", "could not build the index") as database:
             _fill(database, snapshot.profile, sorted(snapshot.passages, key=lambda at: (at.version, at.source_id)))
@@ -364,14 +323,11 @@ class Index:
         return tuple(term for (term,) in self._run(f"SELECT term FROM {table}_term ORDER BY offset"))
 
     def search(self, query: str, version: str, limit: int) -> Ranking:
-        """At most `limit` (1 to 100) passages of one version for a query of any text, by BM25, ties by id.
-
-        The documents profile counts a word of the head three times and, where more than 20 passages match, reorders
-        the best 100 by score / best + 0.5 x the share of the query's terms (function words too) that a passage has. Of
-        the parts of one entry the best stands in the ranking, the others come after all entries.
-        Raises ValueError for a limit out of range or a version the snapshot does not have, SearchFailed when SQLite
-        cannot answer.
-        """
+        """At most `limit` (1 to 100) passages of one version for a query of any text, by BM25, ties by id. The
+        documents profile counts a word of the head three times and, where more than 20 passages match, reorders the
+        best 100 by score / best + 0.5 x the share of the query's terms (function words too) that a passage has. Of the
+        parts of one entry the best stands in the ranking, the others come after all entries. Raises ValueError for a
+        limit out of range or a version the snapshot does not have, SearchFailed when SQLite cannot answer."""
         if version not in self._ranges:
             raise ValueError(f"no passage of version {version}; there are {', '.join(self.versions)}")
         if type(limit) is not int or not 1 <= limit <= MOST_RESULTS:
@@ -414,10 +370,8 @@ class Index:
         return sorted(scored, key=lambda one: (-one[1] / best - _SHARE_WEIGHT * has[one[0]] / len(words), one[0]))
 
     def snippet(self, passage: Passage, query: str, words: int = 30) -> list[tuple[str, bool]]:
-        """The part of a text with most of a query's words, else its beginning: pieces, and whether each is a match.
-
-        At most `words` (1 to 64) words on one line, `...` where some were left out. May raise SearchFailed.
-        """
+        """The part of a text with most of a query's words, else its beginning: pieces, and whether each is a match. At
+        most `words` (1 to 64) words on one line, `...` where some were left out. May raise SearchFailed."""
         match = self._wanted(query, passage.version)[1]
         text = _searched(passage.text.replace("\x00", " "), self.profile)
         mark = next(char for char in map(chr, range(1, 0x110000)) if char not in text)
@@ -455,9 +409,7 @@ class Index:
         except (sqlite3.Error, UnicodeError) as error:
             raise SearchFailed(f"{ascii(str(error))[1:-1]:.200}") from None  # it may quote what a damaged file holds
 
-
 # === Documents ========================================================================================================
-
 LARGEST_DOCUMENT = 32 * 1024 * 1024
 _KINDS = {"html": "html", "htm": "html", "xhtml": "html", "md": "markdown", "markdown": "markdown", "txt": "text"}
 _BYTE_ORDERS = {b"\xff\xfe\0\0": "utf-32", b"\0\0\xfe\xff": "utf-32", b"\xef\xbb\xbf": "utf-8-sig",
@@ -469,20 +421,13 @@ _REMOVED = re.compile(
 _GENERATED = re.compile("id[0-9]+")  # an anchor that Sphinx numbers, and will number otherwise another day
 _Crumbs = tuple[tuple[int, str], ...]  # headings, outermost first, with their levels
 
-
 class DocumentRefused(ValueError):
     """A file that cannot be read as a document; the message is the reason."""
-
-
 class DocumentSkipped(ValueError):
     """A file with nothing to read in it; the message is the reason."""
-
-
 def skipped(path: str, sphinx: bool) -> str:
-    """Why a file is no document by its relative path (with `/`), or "" for one that is to be read.
-
-    `sphinx`: its tree was made by Sphinx (objects.inv or .buildinfo stands at the top).
-    """
+    """Why a file is no document by its relative path (with `/`), or "" for one that is to be read. `sphinx`: its tree
+    was made by Sphinx (objects.inv or .buildinfo stands at the top)."""
     name = path.rpartition("/")[2].lower()
     if re.search("(^|/)_(sources|static|modules|images|downloads)/", path):
         return "made by Sphinx beside its pages"
@@ -491,19 +436,15 @@ def skipped(path: str, sphinx: bool) -> str:
     index_page = r"(genindex(-.*)?|(.*-)?modindex|search)\.x?html?"
     return "a search or index page" if re.fullmatch(index_page, name) and (sphinx or "search" not in name) else ""
 
-
 def cleaned(text: str) -> tuple[str, int]:
-    """A text as it is shown, hashed and quoted, and how many characters were taken out of it.
-
-    In NFC, lines ended by a line feed, no-break spaces as spaces, without controls and what else nobody sees.
-    """
+    """A text as it is shown, hashed and quoted, and how many characters were taken out of it. In NFC, lines ended by a
+    line feed, no-break spaces as spaces, without controls and what else nobody sees."""
     if not re.search(r"[^\n\t -~]", text):
         return text, 0
     import unicodedata
     text = re.sub("\r\n?|[\x0b\x0c\x85\u2028\u2029]", "\n", text)
     text, removed = _REMOVED.subn("", re.sub("[\xa0\u2007\u202f]", " ", text))
     return unicodedata.normalize("NFC", text), removed
-
 
 def _decoded(document: bytes, encoding: str) -> str:
     if len(document) > LARGEST_DOCUMENT:
@@ -524,25 +465,20 @@ def _decoded(document: bytes, encoding: str) -> str:
     hint = "it is not text" if marked or b"\0" in document else "the encoding of old files is given with --encoding"
     raise DocumentRefused(f"{', '.join(found)}: {hint}")
 
-
 def _unescape(text: str) -> str:
     """Character references decoded, once; one with more digits than a character's number has is of none."""
     from html import unescape
     return unescape(re.sub("&#(?:[0-9]{9,}+|[xX][0-9a-fA-F]{9,}+);?", "\ufffd", text) if "&#" in text else text)
 
-
 class _Piece:
     """What stands under one anchor. A block is (mark, text, anchors at it): the mark is "c" for what is cut at line
     ends first, else "t", and in upper case outside entries and sections."""
-
     def __init__(self, kind: str, names: list[str], crumbs: _Crumbs) -> None:
         self.kind, self.names, self.crumbs = kind, names, crumbs
         self.blocks: list[tuple[str, str, list[str]]] = []
 
-
 class _Outline:
     """A document as it is read: its title, its pieces in the order in which they begin, and what was lost."""
-
     def __init__(self, title: str = "") -> None:
         self.title, self.removed = title, 0
         self.notes: list[str] = []
@@ -567,10 +503,8 @@ class _Outline:
         self.piece.blocks.append((mark, text, names))
 
     def head(self, level: int, text: str, names: list[str]) -> None:
-        """A heading: of the section that has just begun, else of a piece that it begins.
-
-        One without an anchor changes the breadcrumb only: its text goes on under the anchor before.
-        """
+        """A heading: of the section that has just begun, else of a piece that it begins. One without an anchor changes
+        the breadcrumb only: its text goes on under the anchor before."""
         crumbs = (*(crumb for crumb in self.piece.crumbs if crumb[0] < level), (level, text[:120]))
         if self.piece.kind == "section" and not self.piece.blocks:
             self.piece.kind, self.piece.crumbs = "headed", crumbs
@@ -603,7 +537,6 @@ class _Outline:
                 after.names += filter(None, piece.names[:50])
         return [piece for piece in self.pieces if piece.blocks]
 
-
 # An element whose content is no markup, a tag (a quoted value begins only after "="), a comment, a declaration. Each
 # alternative ends with the text at the latest, so that no text is gone through twice.
 _TOKEN = re.compile(
@@ -626,7 +559,6 @@ _NAVIGATION = re.compile(
 _ASIDE = re.compile(r"(?:^|\s)(?:footnote|citation|topic|admonition|system-message|note|warning|tip|doc-footnote)")
 _CLOSES = {"li": "li", "dt": "dt dd", "dd": "dt dd", "tr": "tr", "td": "td th", "th": "td th", "tbody": "tr thead"}
 
-
 @functools.lru_cache(maxsize=2048)
 def _marks(tag: str, attributes: str) -> tuple[list[str], str]:
     """What matters of a start tag: its anchors, and whether it is "hidden", "main" or a "section"."""
@@ -647,14 +579,10 @@ def _marks(tag: str, attributes: str) -> tuple[list[str], str]:
         role = "section" if tag == "section" or (tag == "div" and "section" in classes.split()) else ""
     return list(dict.fromkeys(filter(None, names))), role
 
-
 class _Page(_Outline):
-    """Reads an HTML page as a browser lays it out: tags left open are closed, what is hidden is left out.
-
-    It finds tags itself: html.parser takes quadratic time for what is left open, and reads comments and scripts
-    differently from one release of Python to the next.
-    """
-
+    """Reads an HTML page as a browser lays it out: tags left open are closed, what is hidden is left out. It finds tags
+    itself: html.parser takes quadratic time for what is left open, and reads comments and scripts differently from one
+    release of Python to the next."""
     def __init__(self) -> None:
         super().__init__()
         self.words: list[str] = []  # since the last block ended
@@ -804,7 +732,6 @@ class _Page(_Outline):
             self.block(mark if self.inside["section"] else mark.upper(), text)
             self.prefix = self.named = ""
 
-
 _FENCE = re.compile(r"((?:[ \t]|(?:[-*+]|[0-9]{1,9}[.)])[ \t])*+)(`{3,}+(?=[^`]*$)|~{3,}+)")
 _ATX = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*))?$")
 _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*$")
@@ -817,13 +744,9 @@ _MARKUP = re.compile(  # code, which is kept; comments and inline tags; tags of 
     r"picture|q|s|samp|small|source|span|strike|strong|sub|sup|tt|u|var|video)\b[^<>]*>)|(</?(?:br|center|details|div|dd|dl|"
     r"dt|h[1-6]|hr|li|ol|p|pre|summary|table|tbody|td|th|thead|tr|ul)\b[^<>]*>)|&(?:#\w{1,8}|\w{2,31});", re.I | re.S)
 
-
 class _Markdown(_Outline):
-    """Reads Markdown. Headings open pieces under the anchors that GitHub gives them; lines stay as they stand.
-
-    Front matter, fences, rules, comments and tags are left out.
-    """
-
+    """Reads Markdown. Headings open pieces under the anchors that GitHub gives them; lines stay as they stand. Front
+    matter, fences, rules, comments and tags are left out."""
     def read(self, text: str) -> None:
         self.lines: list[str] = []
         self.slugs: dict[str, int] = {}
@@ -894,9 +817,7 @@ class _Markdown(_Outline):
         return _MARKUP.sub(
             lambda at: at[1] or ("" if at[3] else " " if at[4] else self.clean(_unescape(at[0]))), text)
 
-
 # === Building =========================================================================================================
-
 MOST_WORDS, MOST_BYTES = 180, 1_200  # of a passage
 _NO_ADDRESS = re.compile("[^A-Za-z0-9_.~!$&()*+,;=:@/-]")  # what is percent-encoded in an address (RFC 3986)
 _PART = re.compile("~[0-9]+$")  # the number of a part, in a source_id
@@ -916,20 +837,14 @@ CREATE TABLE also (digest BLOB, alias TEXT, PRIMARY KEY (digest, alias)) WITHOUT
 _CUTS = tuple(map(re.compile, (
     "(?<=\n)", "(?<=[.!?]\\s)(?=[^a-z])|(?<=[.!?][\"')\\]]\\s)(?=[^a-z])|(?<=[\u3002\uff01\uff1f])", r"(?<=\s)")))
 
-
 class BuildFault(Exception):
     """Documents that cannot be put into one snapshot, an unknown encoding, or a staging file that failed."""
-
-
 class Build:
-    """Documents on their way to the passages of one version.
-
-    Pieces wait in an SQLite file at `staging_path`, a new file that the caller deletes, so that memory does not grow
-    with their number. Addresses begin with `base_url`, or with `file:` and the relative path; `encoding` is for
-    documents that are not UTF-8. `counts` has passages, duplicates, bytes and removed (characters). What comes out
-    does not depend on the order in which documents come in.
-    """
-
+    """Documents on their way to the passages of one version. Pieces wait in an SQLite file at `staging_path`, a new
+    file that the caller deletes, so that memory does not grow with their number. Addresses begin with `base_url`, or
+    with `file:` and the relative path; `encoding` is for documents that are not UTF-8. `counts` has passages,
+    duplicates, bytes and removed (characters). What comes out does not depend on the order in which documents come
+    in."""
     def __init__(self, version: str, base_url: str, encoding: str, staging_path: str) -> None:
         try:
             b"a".decode(encoding or "utf-8", "replace")
@@ -949,11 +864,9 @@ class Build:
         self._staging.close()
 
     def add(self, path: str, document: bytes) -> list[str]:
-        """Read one document; returns what a person should know of it, such as text lost behind an open script.
-
-        `path` is relative, with `/`. Raises DocumentRefused or DocumentSkipped, and then keeps nothing of it;
-        BuildFault for a path that gives the ids of one before it.
-        """
+        """Read one document; returns what a person should know of it, such as text lost behind an open script. `path`
+        is relative, with `/`. Raises DocumentRefused or DocumentSkipped, and then keeps nothing of it; BuildFault for a
+        path that gives the ids of one before it."""
         if re.search("[\ud800-\udfff]", path):
             raise DocumentRefused("its name is not UTF-8")
         text, name = _decoded(document, self.encoding), path.rpartition("/")[2]
@@ -1029,14 +942,11 @@ class Build:
         except sqlite3.Error as error:
             raise BuildFault(f"staging the passages failed: {error}") from None
 
-
 def _digest(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8")).digest()[:16]
 
-
 def _escaped(found: re.Match[str]) -> str:
     return "".join(f"%{byte:02X}" for byte in found[0].encode("utf-8"))
-
 
 def _identity(path: str, anchor: str = "") -> str:
     """The source_id of what stands at an anchor of a document, with room for the number of a repeat and a part."""
@@ -1044,7 +954,6 @@ def _identity(path: str, anchor: str = "") -> str:
     whole = "#".join(re.sub(f"[#~%]|{_UNSAFE.pattern}", _escaped, unicodedata.normalize("NFC", part))
                      for part in (path, anchor) if part)
     return whole if len(whole) <= 180 else f"{whole[:167]}-{_digest(whole).hex()[:12]}"
-
 
 def _untaken(name: str, taken: dict[str, int]) -> str:
     """The name, with `-2` and on when it is taken already."""
@@ -1054,7 +963,6 @@ def _untaken(name: str, taken: dict[str, int]) -> str:
         free = f"{name}-{taken[name]}"
     taken[free] = 1
     return free
-
 
 def _cut(blocks: Iterable[list[str]]) -> Iterator[tuple[str, list[str]]]:
     """Parts of at most MOST_WORDS and MOST_BYTES and about equally long, each with the other addresses in it."""
@@ -1071,7 +979,6 @@ def _cut(blocks: Iterable[list[str]]) -> Iterator[tuple[str, list[str]]]:
                 yield part.strip("\n").rstrip(), names
             part, names, words, size = "", [], 0, 0
         part, names, words, size = part + unit, names + also, words + more, size + longer
-
 
 def _units(text: str, level: int) -> Iterator[str]:
     """A block whole, else its lines, sentences, words or runs of characters: the largest that fit."""
