@@ -16,7 +16,6 @@ import bisect
 import contextlib
 import functools
 import hashlib
-import itertools
 import json
 import os
 import re
@@ -27,9 +26,9 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 # === Passages =========================================================================================================
-_VERSION = re.compile(r"[0-9]+(?:\.[0-9]+){0,2}")
-_UNSAFE = re.compile(r"[\s\"'`\x00-\x20\x7f-\xa0\u2028\u2029\ud800-\udfff]")
-LONGEST_ID = 200
+_VERSION = re.compile(r"(?=.{1,20}\Z)[0-9]+(?:\.[0-9]+){0,2}")
+_UNSAFE = r"\s\"'`\x00-\x20\x7f-\xa0\u2028\u2029\ud800-\udfff"  # what no address has
+_ADDRESS = re.compile(f"[^{_UNSAFE}]{{1,200}}")
 PROFILES = ("plain", "documents")
 
 class Passage(NamedTuple):
@@ -92,23 +91,19 @@ def _passage_faults(value: Any) -> list[str]:
         elif name != "title" and not value[name].strip():
             faults.append(f"{name}: blank")
     aliases = value.get("aliases", [])
-    if not isinstance(aliases, list) or not all(type(at) is str and _addressable(at) for at in aliases):
+    if not isinstance(aliases, list) or not all(type(at) is str and _ADDRESS.fullmatch(at) for at in aliases):
         faults.append("aliases: must be a list of addresses, each without white space, quotes and controls")
-    return faults or list(_wrong_values(Passage(**value)))
+    return faults or _wrong_values(Passage(**value))
 
 def _wrong_values(passage: Passage) -> list[str]:
-    faults = []
-    if not _addressable(passage.source_id):
-        faults.append(f"source_id: no white space, quotes or controls, at most {LONGEST_ID} characters")
-    if not _VERSION.fullmatch(passage.version) or len(passage.version) > 20:
-        faults.append(f"version: {passage.version!r:.60} is not one to three numbers joined by dots")
     actual = text_sha256(passage.text)
-    if passage.text_sha256 != actual:
-        faults.append(f"text_sha256: is {passage.text_sha256!r:.70}, and the text's is {actual}")
-    return faults
-
-def _addressable(source_id: str) -> bool:
-    return 0 < len(source_id) <= LONGEST_ID and not _UNSAFE.search(source_id)
+    return [fault for wrong, fault in (
+        (not _ADDRESS.fullmatch(passage.source_id),
+         "source_id: no white space, quotes or controls, at most 200 characters"),
+        (not _VERSION.fullmatch(passage.version),
+         f"version: {passage.version!r:.60} is not one to three numbers joined by dots"),
+        (passage.text_sha256 != actual,
+         f"text_sha256: is {passage.text_sha256!r:.70}, and the text's is {actual}")) if wrong]
 
 def text_sha256(text: str) -> str:
     """The SHA-256 of a text's UTF-8 bytes, in hex."""
@@ -196,7 +191,7 @@ def create_store(path: str, profile: str, passages: Iterable[Passage]) -> str:
     """Write a .sqlite snapshot of passages sorted by (version, source_id) to a new file; returns its fingerprint. The
     passages may be a stream; the same give the same bytes (with one SQLite). Raises SnapshotFaults for passages out of
     order or none, IndexFault when SQLite fails, and what the stream raises; the caller then removes the file."""
-    with _indexing(_uri(path, "mode=rwc"), "could not write the snapshot") as database:
+    with _indexing(os.path.abspath(path), "could not write the snapshot") as database:
         fingerprint = _fill(database, profile, passages)
         database.execute("COMMIT")  # only now FTS5 has written all of its rows
         database.execute("UPDATE snapshot SET seal = ?", (_index_seal(database),))
@@ -220,11 +215,6 @@ def _indexing(uri: str, failed: str) -> Iterator[sqlite3.Connection]:
             told = (f"of this Python has no FTS5 ({error}); use a Python whose SQLite has it, such as one from "
                     f"python.org or of a current distribution")
         raise IndexFault(f"SQLite {sqlite3.sqlite_version} {told}") from None
-
-def _uri(path: str, query: str) -> str:
-    """The `file:` address of a path (sqlite.org/uri.html), whatever characters its name has."""
-    path = re.sub("[%?#]", lambda found: f"%{ord(found[0]):02x}", os.path.abspath(path).replace(os.sep, "/"))
-    return f"file:///{path.lstrip('/')}?{query}"
 
 def _fill(database: sqlite3.Connection, profile: str, passages: Iterable[Passage]) -> str:
     """Put sorted passages into new tables, in a transaction left open; returns their fingerprint: the SHA-256 of the
@@ -279,7 +269,10 @@ class Index:
         """The index in a .sqlite snapshot, which is never written to; raises IndexFault when it cannot be trusted."""
         if not os.path.isfile(path):
             raise IndexFault("not an ordinary file, or not there")
-        with _indexing(_uri(path, "mode=ro&immutable=1"), "finds the file damaged or no snapshot") as database:
+        # An address (sqlite.org/uri.html) says that the file will not change, whatever characters its name has.
+        whole = re.sub("[%?#]", lambda odd: f"%{ord(odd[0]):02x}", os.path.abspath(path).replace(os.sep, "/"))
+        uri = f"file:///{whole.lstrip('/')}?mode=ro&immutable=1"
+        with _indexing(uri, "finds the file damaged or no snapshot") as database:
             database.executescript("PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON")
             application, found = database.execute("SELECT * FROM pragma_application_id, pragma_user_version").fetchone()
             if application != _APPLICATION:
@@ -537,25 +530,27 @@ class _Outline:
                 after.names += filter(None, piece.names[:50])
         return [piece for piece in self.pieces if piece.blocks]
 
-# An element whose content is no markup, a tag (a quoted value begins only after "="), a comment, a declaration. Each
-# alternative ends with the text at the latest, so that no text is gone through twice.
+# An element whose content is no markup, a tag (a quoted value begins only after "="), a comment, a declaration; and the
+# text up to the next. Each alternative ends with the text at the latest, so that no text is gone through twice.
 _TOKEN = re.compile(
-    r"""<(?:(script|style|title|textarea|xmp|iframe|noembed|noframes|noscript)(?=[\s/>])[^>]*+(?:>|\Z)(.*?)
+    r"""(?xis)<(?:(script|style|title|textarea|xmp|iframe|noembed|noframes|noscript)(?=[\s/>])[^>]*+(?:>|\Z)(.*?)
       (</\1[^>]*+>|\Z) |(/?)([a-z][^\s/>]*+)((?:[^>=]++|=\s*+(?:"[^"]*+(?:"|\Z)|'[^']*+(?:'|\Z))?+)*+)(?:>|\Z)
-      |!--(?:-?>|.*?(?:--!?>|\Z))|[!?/][^>]*+(?:>|\Z))""", re.DOTALL | re.IGNORECASE | re.VERBOSE)
+      |!--(?:-?>|.*?(?:--!?>|\Z))|[!?/][^>]*+(?:>|\Z))([^<]*+(?:<(?![a-z!?/])[^<]*+)*+)""")
 _ATTRIBUTE = re.compile(r"""([^\s=/]++)(?:\s*+=\s*+("[^"]*+"?|'[^']*+'?|\S++))?""")
 _BLOCK = re.compile(
     "html|head|body|main|article|section|div|p|h[1-6r]|[uod]l|menu|li|d[td]|pre|table|caption|t(?:head|body|foot|[rdh])|nav|"
     "blockquote|header|footer|aside|address|center|fig(?:ure|caption)|form|fieldset|legend|details|summary|dialog|hgroup")
 _VOID = re.compile("area|base|br|col|embed|frame|hr|img|input|link|meta|param|source|track|wbr")
-_HIDDEN = re.compile("nav|footer|svg|template|button|select|canvas|object|audio|video|dialog|search")
-# Words of a class attribute by which Sphinx and its themes, other generators and people mark what is not the text.
-_NAVIGATION = re.compile(
-    r"(?:^|\s)(?:headerlink|header-?anchor|hash-link|anchor-?link|permalink|viewcode-\w+|linenos?|linenodiv|lineno|"
-    r"line-numbers?|contentstable|contents (?:topic|local)|(?:(?:local|page|fancy|side|main)[-_]?)?toc|toctree-wrapper|"
-    r"table-of-contents|related|footer|sidebar|sphinxsidebar\w*|search(?:-?(?:box|form))?|nav|navbar|navigation|"
-    r"nav(?:header|footer)|(?:(?:main|sub|side|top|search)-?)?menu|breadcrumbs?|pagination|skip-?(?:link|nav)|copybtn|"
-    r"visually-hidden|sr-only|edit-?(?:link|page)|hidden)(?=\s|$)", re.IGNORECASE)
+# Elements, roles, and words of a class attribute by which Sphinx and its themes, other generators and people mark what
+# is not the text.
+_HIDDEN = re.compile(
+    r"(?i)(?:^|\s)(?:<(?:nav|footer|svg|template|button|select|canvas|object|audio|video|dialog|search)>|"
+    r"=(?:navigation|search|banner|contentinfo|complementary|menu|menubar|doc-toc)|headerlink|header-?anchor|hash-link|"
+    r"anchor-?link|permalink|viewcode-\w+|linenos?|linenodiv|lineno|line-numbers?|contentstable|contents (?:topic|local)|"
+    r"(?:(?:local|page|fancy|side|main)[-_]?)?toc|toctree-wrapper|table-of-contents|related|footer|sidebar|"
+    r"sphinxsidebar\w*|search(?:-?(?:box|form))?|nav|navbar|navigation|nav(?:header|footer)|"
+    r"(?:(?:main|sub|side|top|search)-?)?menu|breadcrumbs?|pagination|skip-?(?:link|nav)|copybtn|visually-hidden|sr-only|"
+    r"edit-?(?:link|page)|hidden)(?=\s|$)")
 _ASIDE = re.compile(r"(?:^|\s)(?:footnote|citation|topic|admonition|system-message|note|warning|tip|doc-footnote)")
 _CLOSES = {"li": "li", "dt": "dt dd", "dd": "dt dd", "tr": "tr", "td": "td th", "th": "td th", "tbody": "tr thead"}
 
@@ -570,9 +565,8 @@ def _marks(tag: str, attributes: str) -> tuple[list[str], str]:
     if "main" in (tag, role):
         role = "main"
     elif tag not in ("html", "body", "article") and (
-            _HIDDEN.fullmatch(tag) or "hidden" in found or found.get("aria-hidden", "").lower() == "true"
-            or re.fullmatch("navigation|search|banner|contentinfo|complementary|menu|menubar|doc-toc", role)
-            or _NAVIGATION.search(classes) or (tag == "aside" and not _ASIDE.search(f"{classes} {role}"))
+            _HIDDEN.search(f"<{tag}> ={role} {classes}") or (tag == "aside" and not _ASIDE.search(f"{classes} {role}"))
+            or "hidden" in found or found.get("aria-hidden", "").lower() == "true"
             or re.search(r"(?i)display\s*:\s*none|visibility\s*:\s*hidden", found.get("style", ""))):
         role = "hidden"
     else:
@@ -585,49 +579,47 @@ class _Page(_Outline):
     release of Python to the next."""
     def __init__(self) -> None:
         super().__init__()
-        self.words: list[str] = []  # since the last block ended
         self.stack: list[tuple[str, _Piece | None, str]] = []  # tag, piece to go back to, what ends with it
         self.opened: dict[str, list[int]] = {}  # where in the stack each tag stands
-        self.inside: Counter[str] = Counter()  # how many elements of each effect are open
         self.main = False
         self.restart()
 
     def restart(self) -> None:
         """Forget what was read; what is open stays open."""
         self.stack = [(tag, None, "") for tag, _, _ in self.stack]
-        for held in (self.words, self.inside, self.pieces, self.pending):
-            held.clear()
+        self.words: list[str] = []  # since the last block ended
+        self.inside = Counter[str]()  # how many elements of each effect are open
         self.named = self.prefix = ""  # the last <a name> before text; what stands before a list's item
         self.heading: tuple[int, int] | None = None  # its level, and how many pending anchors stand before it
         self.entries: list[tuple[_Piece | None, bool]] = [(None, False)]  # of each open dl; whether past its dt
+        self.pieces, self.pending = [], []
         self.open("page", [""], ())
 
     def read(self, text: str) -> None:
-        at = 0
-        for token in itertools.chain(_TOKEN.finditer(text), [None]):
-            said = text[at:token.start() if token else None]
-            if said and not self.inside["hidden"]:
-                self.words.append(_unescape(said) if "&" in said else said)
-            if not token:
-                break
-            at = token.end()
-            raw, content, ended, closing, tag, attributes = token.groups()
-            if closing:
-                self.end(tag.lower())
-            elif tag:
-                self.start(tag.lower(), attributes)
+        for token in _TOKEN.finditer("<!>" + text):
+            raw, content, ended, closing, tag, attributes, said = token.groups()
+            if tag:
+                tag = tag.lower()
+                block = bool(_BLOCK.fullmatch(tag))
+                if block:
+                    self.settle(tag)
+                if closing:
+                    self.close(self.where(tag))
+                else:
+                    self.start(tag, attributes, block)
             elif raw and raw.lower() == "title" and not self.title and not self.inside["hidden"]:
                 self.title = " ".join(self.clean(_unescape(content)).split())[:200]
             elif raw and not ended:
                 self.notes.append(f"<{raw}> is never closed: what stands after it is lost")
+            if said and not self.inside["hidden"]:
+                self.words.append(_unescape(said) if "&" in said else said)
         self.settle("body")
 
-    def start(self, tag: str, attributes: str) -> None:
+    def start(self, tag: str, attributes: str, block: bool) -> None:
         names, role = _marks(tag, attributes) if len(attributes) < 200 else _marks.__wrapped__(tag, attributes[:10_000])
-        block = _BLOCK.fullmatch(tag)
-        if block:
-            self.settle(tag)
-            self.close_left_open(tag)
+        for tags, borders in (("p", ""), (_CLOSES.get(tag, ""), "ul ol dl table")):  # a p stands there only if hidden
+            if block and self.where(tags) > self.where(borders):
+                self.close(self.where(tags))
         if role == "main" and not self.main:
             self.main = True
             self.restart()
@@ -675,20 +667,14 @@ class _Page(_Outline):
         self.piece = entry or back
         self.push(tag, back if entry else None, "section" if entry else "")
 
-    def end(self, tag: str) -> None:
-        if _BLOCK.fullmatch(tag):
-            self.settle(tag)
-        if self.where(tag) >= 0:
-            self.close(self.where(tag))
-
     def push(self, tag: str, back: _Piece | None, effect: str) -> None:
         self.opened.setdefault(tag, []).append(len(self.stack))
         self.stack.append((tag, back, effect))
         self.inside[effect] += 1
 
     def close(self, at: int) -> None:
-        """End the elements of the stack from this one on."""
-        while len(self.stack) > at:
+        """End the elements of the stack from this one on, if there is one."""
+        while 0 <= at < len(self.stack):
             tag, back, effect = self.stack.pop()
             self.opened[tag].pop()
             self.inside[effect] -= 1
@@ -697,11 +683,6 @@ class _Page(_Outline):
                 self.entries.pop()
             elif effect == "first":
                 self.inside["hidden"] += 1  # for good: what follows the main part is not the page's text
-
-    def close_left_open(self, tag: str) -> None:
-        for tags, borders in (("p", ""), (_CLOSES.get(tag, ""), "ul ol dl table")):  # a p stands there only if hidden
-            if self.where(tags) > self.where(borders):
-                self.close(self.where(tags))
 
     def where(self, tags: str) -> int:
         """Where in the stack the innermost of some tags is open, or -1."""
@@ -951,7 +932,7 @@ def _escaped(found: re.Match[str]) -> str:
 def _identity(path: str, anchor: str = "") -> str:
     """The source_id of what stands at an anchor of a document, with room for the number of a repeat and a part."""
     import unicodedata
-    whole = "#".join(re.sub(f"[#~%]|{_UNSAFE.pattern}", _escaped, unicodedata.normalize("NFC", part))
+    whole = "#".join(re.sub(f"[#~%{_UNSAFE}]", _escaped, unicodedata.normalize("NFC", part))
                      for part in (path, anchor) if part)
     return whole if len(whole) <= 180 else f"{whole[:167]}-{_digest(whole).hex()[:12]}"
 
