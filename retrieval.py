@@ -3,13 +3,11 @@
 It never knows of models, trials, limits or labels, and it is given objects, not files. Query text is never FTS5 syntax:
 a query is cut into terms by the index's own tokenizer, and only those terms, quoted, reach MATCH.
 
-| section | what it has |
-| --- | --- |
-| Passages | Passage, Snapshot, load_snapshot, SnapshotFaults |
-| Terms | spaced, for scripts that are written without spaces; what the documents profile indexes and searches |
-| The index | Index: terms, search, snippet, passage; create_store, Outcome, Ranking, SearchFailed, IndexFault |
-| Documents | skipped, cleaned, DocumentRefused, DocumentSkipped; readers of HTML, Markdown and plain text |
-| Building | Build: add, keep, passages, counts, close; BuildFault |
+    Passages       Passage, Snapshot, load_snapshot, SnapshotFaults
+    Terms          spaced, for scripts that are written without spaces; what the documents profile searches
+    The index      Index: terms, search, snippet, passage; create_store, Outcome, Ranking, SearchFailed, IndexFault
+    Documents      skipped, cleaned, DocumentRefused, DocumentSkipped; readers of HTML, Markdown and plain text
+    Building       Build: add, keep, passages, counts, close; BuildFault
 """
 
 import bisect
@@ -29,6 +27,7 @@ from typing import Any, NamedTuple
 _VERSION = re.compile(r"(?=.{1,20}\Z)[0-9]+(?:\.[0-9]+){0,2}")
 _UNSAFE = r"\s\"'`\x00-\x20\x7f-\xa0\u2028\u2029\ud800-\udfff"  # what no address has
 _ADDRESS = re.compile(f"[^{_UNSAFE}]{{1,200}}")
+_PART = re.compile("~[0-9]+$")  # the number of a part, in a source_id
 PROFILES = ("plain", "documents")
 
 class Passage(NamedTuple):
@@ -62,22 +61,17 @@ def load_snapshot(document: Any) -> Snapshot:
         faults.append(f"profile: {document.get('profile')!r:.60}; it can be {', '.join(PROFILES)}")
     if not document["passages"]:
         faults.append("passages: there is none")
-    seen: set[tuple[Any, Any]] = set()
+    seen = set[tuple[str, str]]()
     for at, value in enumerate(document["passages"]):
         named = isinstance(value, dict) and isinstance(value.get("source_id"), str)
         where = f"passage {value['source_id']!r:.210}" if named else f"passages[{at}]"
-        found = _passage_faults(value)
-        if not found and (value["version"], value["source_id"]) in seen:
-            found = [f"source_id: stands twice in version {value['version']}"]
-        elif not found:
-            seen.add((value["version"], value["source_id"]))
-        faults += [f"{where}: {fault}" for fault in found]
+        faults += [f"{where}: {fault}" for fault in _passage_faults(value, seen)]
     if faults:
         raise SnapshotFaults(faults)
     passages = ({**value, "aliases": tuple(value.get("aliases", ()))} for value in document["passages"])
     return Snapshot(document["profile"], tuple(Passage(**value) for value in passages))
 
-def _passage_faults(value: Any) -> list[str]:
+def _passage_faults(value: Any, seen: set[tuple[str, str]]) -> list[str]:
     if not isinstance(value, dict):
         return ["not an object"]
     faults = [f"unknown field {name!r:.60}" for name in value if name not in Passage._fields]
@@ -93,17 +87,16 @@ def _passage_faults(value: Any) -> list[str]:
     aliases = value.get("aliases", [])
     if not isinstance(aliases, list) or not all(type(at) is str and _ADDRESS.fullmatch(at) for at in aliases):
         faults.append("aliases: must be a list of addresses, each without white space, quotes and controls")
-    return faults or _wrong_values(Passage(**value))
-
-def _wrong_values(passage: Passage) -> list[str]:
-    actual = text_sha256(passage.text)
-    return [fault for wrong, fault in (
-        (not _ADDRESS.fullmatch(passage.source_id),
-         "source_id: no white space, quotes or controls, at most 200 characters"),
-        (not _VERSION.fullmatch(passage.version),
-         f"version: {passage.version!r:.60} is not one to three numbers joined by dots"),
-        (passage.text_sha256 != actual,
-         f"text_sha256: is {passage.text_sha256!r:.70}, and the text's is {actual}")) if wrong]
+    if faults:
+        return faults
+    key, actual = (value["version"], value["source_id"]), text_sha256(value["text"])
+    faults = [fault for wrong, fault in (
+        (not _ADDRESS.fullmatch(key[1]), "source_id: no white space, quotes or controls, at most 200 characters"),
+        (not _VERSION.fullmatch(key[0]), f"version: {key[0]!r:.60} is not one to three numbers joined by dots"),
+        (value["text_sha256"] != actual, f"text_sha256: is {value['text_sha256']!r:.70}, and the text's is {actual}"),
+        (key in seen, f"source_id: stands twice in version {key[0]}")) if wrong]
+    seen.add(key)
+    return faults
 
 def text_sha256(text: str) -> str:
     """The SHA-256 of a text's UTF-8 bytes, in hex."""
@@ -111,20 +104,16 @@ def text_sha256(text: str) -> str:
 
 # === Terms ============================================================================================================
 # Thai, Lao, Burmese, Khmer; kana; Han with its extensions and compatibility forms; half-width kana.
-_UNSPACED = (
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3041-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-    "\uff66-\uff9f\U00020000-\U0003ffff]"
-)
+_UNSPACED = ("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3041-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+             "\uff66-\uff9f\U00020000-\U0003ffff]")
 # The English stop list of Snowball (snowballstem.org/algorithms/english/stop.txt), cut at apostrophes as an index is.
-_FUNCTION_WORDS = frozenset("""
-i me my myself we our ours ourselves you your yours yourself yourselves he him his himself she her hers herself it its
-itself they them their theirs themselves what which who whom this that these those am is are was were be been being have
-has had having do does did doing would should could ought m re s ve d ll isn aren wasn weren hasn haven hadn doesn don
-didn won wouldn shan shouldn can cannot couldn mustn t let a an the and but if or because as until while of at by for
-with about against between into through during before after above below to from up down in out on off over under again
-further then once here there when where why how all any both each few more most other some such no nor not only own same
-so than too very
-""".split())  # noqa: SIM905
+_FUNCTION_WORDS = frozenset("""i me my myself we our ours ourselves you your yours yourself yourselves he him his
+himself she her hers herself it its itself they them their theirs themselves what which who whom this that these those
+am is are was were be been being have has had having do does did doing would should could ought m re s ve d ll isn aren
+wasn weren hasn haven hadn doesn don didn won wouldn shan shouldn can cannot couldn mustn t let a an the and but if or
+because as until while of at by for with about against between into through during before after above below to from up
+down in out on off over under again further then once here there when where why how all any both each few more most
+other some such no nor not only own same so than too very""".split())  # noqa: SIM905
 
 def spaced(text: str) -> str:
     """The text with each character of a script written without spaces standing by itself."""
@@ -139,7 +128,7 @@ def _searched(text: str, profile: str) -> str:
 
 def _head(passage: Passage) -> str:
     """The breadcrumb and the words of the anchor, cut at camel case; the tokenizer cuts at `.`, `_` and `-`."""
-    anchor = re.sub("~[0-9]+$", "", passage.source_id.partition("#")[2])
+    anchor = _PART.sub("", passage.source_id.partition("#")[2])
     return passage.title + " " + re.sub("(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", anchor)
 
 # === The index ========================================================================================================
@@ -149,21 +138,17 @@ _FORMAT, _APPLICATION = 1, 0x6C616B69  # of a .sqlite snapshot: PRAGMA user_vers
 _TOKENIZERS = {"plain": "unicode61", "documents": "porter unicode61"}
 _HEAD_WEIGHT, _SHARE_WEIGHT, _REORDERED_ABOVE, _FEW_PASSAGES = 3.0, 0.5, 20, 200
 _COLUMNS = ", ".join(Passage._fields)
-_SCHEMA = f"""
-PRAGMA journal_mode = OFF; PRAGMA cache_size = -16384;
+_SCHEMA = f"""PRAGMA journal_mode = OFF; PRAGMA cache_size = -16384;
 PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_FORMAT};
 BEGIN;
 CREATE TABLE snapshot (profile TEXT, fingerprint TEXT, seal INTEGER);
 CREATE TABLE version (version TEXT, low INTEGER, high INTEGER);
 CREATE TABLE passage ({_COLUMNS}, seal BLOB);
 CREATE VIRTUAL TABLE passages USING fts5(text, head, content='', tokenize='TOKENIZER');
-INSERT INTO passages (passages, rank) VALUES ('hashsize', 16777216);
-"""
-_CUT = """
-PRAGMA temp_store = MEMORY; PRAGMA temp.journal_mode = OFF;
+INSERT INTO passages (passages, rank) VALUES ('hashsize', 16777216);"""
+_CUT = """PRAGMA temp_store = MEMORY; PRAGMA temp.journal_mode = OFF;
 CREATE VIRTUAL TABLE temp.NAME USING fts5(text, tokenize='TOKENIZER');
-CREATE VIRTUAL TABLE temp.NAME_term USING fts5vocab(temp, NAME, 'instance');
-"""
+CREATE VIRTUAL TABLE temp.NAME_term USING fts5vocab(temp, NAME, 'instance');"""
 # What decides the result of a search. Rows of `passage` have seals of their own, so that opening need not read them.
 _SEALED = (
     *(f"SELECT * FROM passages_{name}" for name in ("config", "data", "idx")),
@@ -185,15 +170,16 @@ class Ranking(NamedTuple):
 
 class SearchFailed(Exception):
     """The database could not answer. Never to be shown as an empty result."""
+
 class IndexFault(Exception):
     """No index can be had: the SQLite library lacks FTS5 or failed, or the file is damaged or no snapshot of ours."""
+
 def create_store(path: str, profile: str, passages: Iterable[Passage]) -> str:
     """Write a .sqlite snapshot of passages sorted by (version, source_id) to a new file; returns its fingerprint. The
     passages may be a stream; the same give the same bytes (with one SQLite). Raises SnapshotFaults for passages out of
     order or none, IndexFault when SQLite fails, and what the stream raises; the caller then removes the file."""
     with _indexing(os.path.abspath(path), "could not write the snapshot") as database:
         fingerprint = _fill(database, profile, passages)
-        database.execute("COMMIT")  # only now FTS5 has written all of its rows
         database.execute("UPDATE snapshot SET seal = ?", (_index_seal(database),))
         database.close()
     return fingerprint
@@ -217,9 +203,8 @@ def _indexing(uri: str, failed: str) -> Iterator[sqlite3.Connection]:
         raise IndexFault(f"SQLite {sqlite3.sqlite_version} {told}") from None
 
 def _fill(database: sqlite3.Connection, profile: str, passages: Iterable[Passage]) -> str:
-    """Put sorted passages into new tables, in a transaction left open; returns their fingerprint: the SHA-256 of the
-    canonical JSON (sorted keys, no spaces) of a .json snapshot of them in this order, no empty title or aliases in
-    it."""
+    """Put sorted passages into new tables; returns their fingerprint: the SHA-256 of the canonical JSON (sorted keys,
+    no spaces) of a .json snapshot of them in this order, no empty title or aliases in it."""
     database.executescript(_SCHEMA.replace("TOKENIZER", _TOKENIZERS[profile]))
     insert = f"INSERT INTO passage (rowid, {_COLUMNS}, seal) VALUES ({', '.join('?' * (len(Passage._fields) + 2))})"
     canonical = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode
@@ -239,6 +224,7 @@ def _fill(database: sqlite3.Connection, profile: str, passages: Iterable[Passage
     database.executemany("INSERT INTO version VALUES (?, ?, ?)", ((name, *ends) for name, ends in ranges.items()))
     digest.update(f'],"profile":"{profile}"}}'.encode())
     database.execute("INSERT INTO snapshot VALUES (?, ?, 0)", (profile, digest.hexdigest()))
+    database.execute("COMMIT")  # only now FTS5 has written all of its rows
     return digest.hexdigest()
 
 def _row_seal(row: tuple[Any, ...]) -> bytes:
@@ -261,7 +247,6 @@ class Index:
     def __init__(self, snapshot: Snapshot) -> None:
         with _indexing(":memory:", "could not build the index") as database:
             _fill(database, snapshot.profile, sorted(snapshot.passages, key=lambda at: (at.version, at.source_id)))
-            database.execute("COMMIT")
             self._use(database)
 
     @classmethod
@@ -336,7 +321,7 @@ class Index:
             scored = self._reordered(scored, words)
         found = [self._row(at) for at, _ in scored]
         if self.profile != "plain":
-            first = set({re.sub("~[0-9]+$", "", at.source_id): at for at in reversed(found)}.values())
+            first = set({_PART.sub("", at.source_id): at for at in reversed(found)}.values())
             found.sort(key=lambda at: at not in first)
         return Ranking(Outcome.FOUND if found else Outcome.NOTHING_MATCHED, tuple(found[:limit]))
 
@@ -404,7 +389,6 @@ class Index:
 
 # === Documents ========================================================================================================
 LARGEST_DOCUMENT = 32 * 1024 * 1024
-_KINDS = {"html": "html", "htm": "html", "xhtml": "html", "md": "markdown", "markdown": "markdown", "txt": "text"}
 _BYTE_ORDERS = {b"\xff\xfe\0\0": "utf-32", b"\0\0\xfe\xff": "utf-32", b"\xef\xbb\xbf": "utf-8-sig",
                 b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 # Controls, soft hyphen, zero-width, bidirectional, interlinear and other format characters, tags and their like.
@@ -416,15 +400,17 @@ _Crumbs = tuple[tuple[int, str], ...]  # headings, outermost first, with their l
 
 class DocumentRefused(ValueError):
     """A file that cannot be read as a document; the message is the reason."""
+
 class DocumentSkipped(ValueError):
     """A file with nothing to read in it; the message is the reason."""
+
 def skipped(path: str, sphinx: bool) -> str:
     """Why a file is no document by its relative path (with `/`), or "" for one that is to be read. `sphinx`: its tree
     was made by Sphinx (objects.inv or .buildinfo stands at the top)."""
     name = path.rpartition("/")[2].lower()
     if re.search("(^|/)_(sources|static|modules|images|downloads)/", path):
         return "made by Sphinx beside its pages"
-    if name.rpartition(".")[2] not in (["html"] if sphinx else _KINDS):
+    if name.rpartition(".")[2] not in (["html"] if sphinx else _READERS):
         return "not .html, in a tree made by Sphinx" if sphinx else "not HTML, Markdown or plain text by its name"
     index_page = r"(genindex(-.*)?|(.*-)?modindex|search)\.x?html?"
     return "a search or index page" if re.fullmatch(index_page, name) and (sphinx or "search" not in name) else ""
@@ -536,37 +522,34 @@ _TOKEN = re.compile(
     r"""(?xis)<(?:(script|style|title|textarea|xmp|iframe|noembed|noframes|noscript)(?=[\s/>])[^>]*+(?:>|\Z)(.*?)
       (</\1[^>]*+>|\Z) |(/?)([a-z][^\s/>]*+)((?:[^>=]++|=\s*+(?:"[^"]*+(?:"|\Z)|'[^']*+(?:'|\Z))?+)*+)(?:>|\Z)
       |!--(?:-?>|.*?(?:--!?>|\Z))|[!?/][^>]*+(?:>|\Z))([^<]*+(?:<(?![a-z!?/])[^<]*+)*+)""")
-_ATTRIBUTE = re.compile(r"""([^\s=/]++)(?:\s*+=\s*+("[^"]*+"?|'[^']*+'?|\S++))?""")
 _BLOCK = re.compile(
     "html|head|body|main|article|section|div|p|h[1-6r]|[uod]l|menu|li|d[td]|pre|table|caption|t(?:head|body|foot|[rdh])|nav|"
     "blockquote|header|footer|aside|address|center|fig(?:ure|caption)|form|fieldset|legend|details|summary|dialog|hgroup")
 _VOID = re.compile("area|base|br|col|embed|frame|hr|img|input|link|meta|param|source|track|wbr")
-# Elements, roles, and words of a class attribute by which Sphinx and its themes, other generators and people mark what
-# is not the text.
+# Elements, roles and classes with which Sphinx, its themes, other generators and people mark what is not the text.
 _HIDDEN = re.compile(
     r"(?i)(?:^|\s)(?:<(?:nav|footer|svg|template|button|select|canvas|object|audio|video|dialog|search)>|"
+    r"<aside>(?!.*[\s=](?:footnote|citation|topic|admonition|system-message|note|warning|tip|doc-footnote))|"
     r"=(?:navigation|search|banner|contentinfo|complementary|menu|menubar|doc-toc)|headerlink|header-?anchor|hash-link|"
-    r"anchor-?link|permalink|viewcode-\w+|linenos?|linenodiv|lineno|line-numbers?|contentstable|contents (?:topic|local)|"
-    r"(?:(?:local|page|fancy|side|main)[-_]?)?toc|toctree-wrapper|table-of-contents|related|footer|sidebar|"
-    r"sphinxsidebar\w*|search(?:-?(?:box|form))?|nav|navbar|navigation|nav(?:header|footer)|"
-    r"(?:(?:main|sub|side|top|search)-?)?menu|breadcrumbs?|pagination|skip-?(?:link|nav)|copybtn|visually-hidden|sr-only|"
-    r"edit-?(?:link|page)|hidden)(?=\s|$)")
-_ASIDE = re.compile(r"(?:^|\s)(?:footnote|citation|topic|admonition|system-message|note|warning|tip|doc-footnote)")
+    r"anchor-?link|permalink|viewcode-\w+|linenos?|linenodiv|lineno|line-numbers?|contentstable|contents topic|"
+    r"contents local|(?:(?:local|page|fancy|side|main)[-_]?)?toc|toctree-wrapper|table-of-contents|related|footer|"
+    r"sidebar|sphinxsidebar\w*|search(?:-?(?:box|form))?|nav|navbar|navigation|nav(?:header|footer)|breadcrumbs?|hidden|"
+    r"(?:(?:main|sub|side|top|search)-?)?menu|pagination|skip-?(?:link|nav)|copybtn|visually-hidden|sr-only|"
+    r"edit-?(?:link|page))(?=\s|$)", re.DOTALL)
 _CLOSES = {"li": "li", "dt": "dt dd", "dd": "dt dd", "tr": "tr", "td": "td th", "th": "td th", "tbody": "tr thead"}
 
 @functools.lru_cache(maxsize=2048)
 def _marks(tag: str, attributes: str) -> tuple[list[str], str]:
     """What matters of a start tag: its anchors, and whether it is "hidden", "main" or a "section"."""
     found: dict[str, str] = {}
-    for name, value in _ATTRIBUTE.findall(attributes):
+    for name, value in re.findall(r"""([^\s=/]++)(?:\s*+=\s*+("[^"]*+"?|'[^']*+'?|\S++))?""", attributes):
         found.setdefault(name.lower(), _unescape(value.strip(value[:1] if value[:1] in "\"'" else "")))
     names = [found.get("id", "").strip(), found.get("name", "").strip() if tag == "a" else ""]
     classes, role = found.get("class", ""), found.get("role", "").strip().lower()
     if "main" in (tag, role):
         role = "main"
     elif tag not in ("html", "body", "article") and (
-            _HIDDEN.search(f"<{tag}> ={role} {classes}") or (tag == "aside" and not _ASIDE.search(f"{classes} {role}"))
-            or "hidden" in found or found.get("aria-hidden", "").lower() == "true"
+            _HIDDEN.search(f"<{tag}> ={role} {classes}") or "hidden" in found or found.get("aria-hidden", "").lower() == "true"
             or re.search(r"(?i)display\s*:\s*none|visibility\s*:\s*hidden", found.get("style", ""))):
         role = "hidden"
     else:
@@ -577,18 +560,14 @@ class _Page(_Outline):
     """Reads an HTML page as a browser lays it out: tags left open are closed, what is hidden is left out. It finds tags
     itself: html.parser takes quadratic time for what is left open, and reads comments and scripts differently from one
     release of Python to the next."""
-    def __init__(self) -> None:
-        super().__init__()
-        self.stack: list[tuple[str, _Piece | None, str]] = []  # tag, piece to go back to, what ends with it
-        self.opened: dict[str, list[int]] = {}  # where in the stack each tag stands
-        self.main = False
-        self.restart()
+    main = False  # whether the main part has begun
 
     def restart(self) -> None:
-        """Forget what was read; what is open stays open."""
-        self.stack = [(tag, None, "") for tag, _, _ in self.stack]
-        self.words: list[str] = []  # since the last block ended
+        """Begin anew, and forget what was read and what is open."""
+        self.stack: list[tuple[str, _Piece | None, str]] = []  # tag, piece to go back to, what ends with it
+        self.opened: dict[str, list[int]] = {}  # where in the stack each tag stands
         self.inside = Counter[str]()  # how many elements of each effect are open
+        self.words: list[str] = []  # since the last block ended
         self.named = self.prefix = ""  # the last <a name> before text; what stands before a list's item
         self.heading: tuple[int, int] | None = None  # its level, and how many pending anchors stand before it
         self.entries: list[tuple[_Piece | None, bool]] = [(None, False)]  # of each open dl; whether past its dt
@@ -596,12 +575,12 @@ class _Page(_Outline):
         self.open("page", [""], ())
 
     def read(self, text: str) -> None:
+        self.restart()
         for token in _TOKEN.finditer("<!>" + text):
             raw, content, ended, closing, tag, attributes, said = token.groups()
             if tag:
                 tag = tag.lower()
-                block = bool(_BLOCK.fullmatch(tag))
-                if block:
+                if block := bool(_BLOCK.fullmatch(tag)):
                     self.settle(tag)
                 if closing:
                     self.close(self.where(tag))
@@ -719,7 +698,10 @@ _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*$")
 _ITEM = re.compile(r"[ \t]*(?:[-*+]|[0-9]{1,9}[.)])[ \t]|[ \t]*[|>]")
 _RULE = re.compile(r"[ \t]*+(?:[*_ \t-]*+|(?=[^|]*\|)[|:\- \t]*+|\[[^]]{1,200}\]:[ \t]+\S+)$")  # or of a link
 _UNSEEN = re.compile(r" {0,3}<(!--|script\b|style\b)", re.IGNORECASE)
-_SETTING = re.compile(r"([\w.-]+)[ \t]*[:=](.*)")
+# Settings between two rules at the very beginning, and blank or indented lines, lists and comments among them.
+_FRONT = re.compile(
+    r"(?m)(?:---|\+\+\+)[ \t]*\n((?:(?!---[ \t]*$)(?:[ \t#\]-].*)?\n)*+[\w.][\w.-]*[ \t]*[:=].*\n"
+    r"(?:(?!---[ \t]*$)(?:[ \t#\]-].*|[\w.][\w.-]*[ \t]*[:=].*)?\n)*)(?:---|\+\+\+|\.\.\.)[ \t]*$")
 _MARKUP = re.compile(  # code, which is kept; comments and inline tags; tags of blocks, which separate words; characters
     r"((`{1,9})(?!`).{1,200}?(?<!`)\2(?!`))|(<!--[^<>]*-->|</?(?:a|abbr|b|big|cite|code|del|dfn|em|font|i|img|ins|kbd|mark|"
     r"picture|q|s|samp|small|source|span|strike|strong|sub|sup|tt|u|var|video)\b[^<>]*>)|(</?(?:br|center|details|div|dd|dl|"
@@ -733,7 +715,11 @@ class _Markdown(_Outline):
         self.slugs: dict[str, int] = {}
         self.listed = False  # whether indented lines are still of a list
         until, mark, indent = None, "t", ""  # what ends a fence or something unseen; whether it is kept; its margin
-        for line in self.body(self.clean(text).split("\n")):
+        text = self.clean(text)
+        front = _FRONT.match(text)
+        if front and (title := re.search(r"(?mi)^title[ 	]*[:=](.*)", front[1])):
+            self.title = title[1].strip(" \t\"'")[:200]
+        for line in text[front.end() if front else 0:].split("\n"):
             if until and until.search(line):
                 self.flush(mark)
                 until, mark = None, "t"
@@ -757,25 +743,15 @@ class _Markdown(_Outline):
         if under and self.lines and not re.match(rf"    |\t|{_ITEM.pattern}", self.lines[0]):
             text, self.lines = " ".join(self.lines), []
             self.title_line(1 if "=" in under[1] else 2, text)
-        elif atx or item or _RULE.match(line) or not (self.lines or line[0].isspace()):
+            return
+        rule = _RULE.match(line)
+        if atx or item or rule or not (self.lines or line[0].isspace()):
             self.flush()
             self.listed = bool(item) or (self.listed and not atx and not line.strip())
-            if atx:
-                self.title_line(len(atx[1]), re.sub(r"(?:^|[ \t])#+$", "", (atx[2] or "").rstrip()))
-            elif not _RULE.match(line):
-                self.lines.append(line)
-        else:
+        if atx:
+            self.title_line(len(atx[1]), atx[2] or "")
+        elif not rule:
             self.lines.append(line)
-
-    def body(self, lines: list[str]) -> list[str]:
-        """The lines after the front matter, which is settings between two rules at the very beginning."""
-        end = next((at for at in range(1, len(lines)) if lines[at].rstrip() in ("---", "+++", "...")), 0)
-        named = [line for line in lines[1:end] if line.strip() and line[0] not in " \t#-]"]
-        settings = [found for found in map(_SETTING.match, named) if found]
-        if lines[0].rstrip() not in ("---", "+++") or not settings or len(settings) < len(named):
-            return lines
-        self.title = next((at[2].strip(" \t\"'")[:200] for at in settings if at[1].lower() == "title"), "")
-        return lines[end + 1:]
 
     def flush(self, mark: str = "t") -> None:
         if mark == "t" and not self.listed and self.lines and self.lines[0].startswith(("    ", "\t")):
@@ -786,10 +762,10 @@ class _Markdown(_Outline):
             self.block(mark if self.piece.crumbs else mark.upper(), text)
 
     def title_line(self, level: int, text: str) -> None:
+        text = re.sub(r"(?:^|[ \t])#+$", "", text.rstrip())
         given = re.search(r"\{#([^\s{}]+)\}$", text)
-        text = self.plain(text[:given.start()] if given else text)
-        text = re.sub(r"!?\[([^\[\]]{0,200})\](?:\([^()]{0,500}\))?", r"\1", text)
-        text = " ".join(re.sub("[`*]", "", text).split())
+        text = re.sub("[`*]", "", self.plain(text[:given.start()] if given else text))
+        text = " ".join(re.sub(r"!?\[([^\[\]]{0,200})\](?:\([^()]{0,500}\))?", r"\1", text).split())
         slug = given[1] if given else re.sub(r"[^\w\- ]", "", text.lower()).strip().replace(" ", "-") or "heading"
         if text:
             self.head(level, text, [_untaken(slug, self.slugs)])
@@ -800,26 +776,24 @@ class _Markdown(_Outline):
 
 # === Building =========================================================================================================
 MOST_WORDS, MOST_BYTES = 180, 1_200  # of a passage
+_READERS = {"html": _Page, "htm": _Page, "xhtml": _Page, "md": _Markdown, "markdown": _Markdown, "txt": _Outline}
 _NO_ADDRESS = re.compile("[^A-Za-z0-9_.~!$&()*+,;=:@/-]")  # what is percent-encoded in an address (RFC 3986)
-_PART = re.compile("~[0-9]+$")  # the number of a part, in a source_id
 _FEWEST_PAGES = 10  # on which a block must stand to be left out as furniture of the pages
-_STAGING = """
-PRAGMA journal_mode = OFF;
-PRAGMA synchronous = OFF;
+_STAGING = """PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;
 BEGIN;
 CREATE TABLE piece (path TEXT, at INTEGER, source_id TEXT, url TEXT, title TEXT, aliases TEXT, blocks TEXT,
                     PRIMARY KEY (path, at)) WITHOUT ROWID;
-CREATE TABLE loose (digest BLOB PRIMARY KEY, pages INTEGER) WITHOUT ROWID;
-CREATE TABLE passage (digest BLOB PRIMARY KEY, source_id TEXT, version TEXT, text TEXT, url TEXT, text_sha256 TEXT,
+CREATE TABLE loose (digest TEXT PRIMARY KEY, pages INTEGER) WITHOUT ROWID;
+CREATE TABLE passage (digest TEXT PRIMARY KEY, source_id TEXT, version TEXT, text TEXT, url TEXT, text_sha256 TEXT,
                       title TEXT, UNIQUE (version, source_id));
-CREATE TABLE also (digest BLOB, alias TEXT, PRIMARY KEY (digest, alias)) WITHOUT ROWID;
-"""
+CREATE TABLE also (digest TEXT, alias TEXT, PRIMARY KEY (digest, alias)) WITHOUT ROWID;"""
 # Where a block that is too long is cut: at line ends, between sentences, between words.
 _CUTS = tuple(map(re.compile, (
     "(?<=\n)", "(?<=[.!?]\\s)(?=[^a-z])|(?<=[.!?][\"')\\]]\\s)(?=[^a-z])|(?<=[\u3002\uff01\uff1f])", r"(?<=\s)")))
 
 class BuildFault(Exception):
     """Documents that cannot be put into one snapshot, an unknown encoding, or a staging file that failed."""
+
 class Build:
     """Documents on their way to the passages of one version. Pieces wait in an SQLite file at `staging_path`, a new
     file that the caller deletes, so that memory does not grow with their number. Addresses begin with `base_url`, or
@@ -827,16 +801,15 @@ class Build:
     duplicates, bytes and removed (characters). What comes out does not depend on the order in which documents come
     in."""
     def __init__(self, version: str, base_url: str, encoding: str, staging_path: str) -> None:
-        try:
-            b"a".decode(encoding or "utf-8", "replace")
-        except (LookupError, UnicodeError):
-            raise BuildFault(f"encoding {encoding!r:.60}: not known to this Python") from None
         self.version, self.encoding = version, encoding
         self.base = base_url.rstrip("/") + "/" if base_url else "file:"
         self.pages, self.counts = 0, Counter(passages=0, duplicates=0, bytes=0, removed=0)
         try:
+            b"a".decode(encoding or "utf-8", "replace")
             self._staging = sqlite3.connect(staging_path, isolation_level=None)
             self._staging.executescript(_STAGING)
+        except (LookupError, UnicodeError):
+            raise BuildFault(f"encoding {encoding!r:.60}: not known to this Python") from None
         except sqlite3.Error as error:
             raise BuildFault(f"staging the passages at {staging_path} failed: {error}") from None
 
@@ -851,36 +824,32 @@ class Build:
         if re.search("[\ud800-\udfff]", path):
             raise DocumentRefused("its name is not UTF-8")
         text, name = _decoded(document, self.encoding), path.rpartition("/")[2]
-        kind = _KINDS.get(name.lower().rpartition(".")[2])
-        outline = _Page() if kind == "html" else _Markdown() if kind == "markdown" else _Outline(name)
+        reader = _READERS.get(name.lower().rpartition(".")[2], _Outline)
+        outline = reader(name if reader is _Outline else "")
         outline.read(text)
         pieces = outline.finish()
         if not pieces:
             raise DocumentSkipped("no text" if text.strip() else "empty")
         if self._run("SELECT 1 FROM piece WHERE path = ?", _identity(path)).fetchone():
             raise BuildFault(f"{path!r}: another document gives the same source_id, {_identity(path)}")
-        self._stage(path, outline.title, pieces)
-        self.pages += 1
-        self.counts["removed"] += outline.removed
-        return outline.notes
-
-    def _stage(self, path: str, page_title: str, pieces: list[_Piece]) -> None:
-        ids: dict[str, str] = {}  # of the last piece with an anchor
-        taken: dict[str, int] = {}
+        ids, taken = dict[str, str](), dict[str, int]()  # of the last piece with an anchor
         for at, piece in enumerate(pieces):
             anchor = next((name for name in piece.names if not _GENERATED.fullmatch(name)), piece.names[0])
             if piece.kind != "more" or anchor not in ids:
                 ids[anchor] = _untaken(_identity(path, anchor), taken)
             titles = [text for _, text in piece.crumbs]
-            if not titles or not page_title.startswith(titles[0]):
-                titles.insert(0, page_title)
+            if not titles or not outline.title.startswith(titles[0]):
+                titles.insert(0, outline.title)
             blocks = "\x1d".join("\x1e".join((mark, text, *(_identity(path, name) for name in names)))
                                  for mark, text, names in piece.blocks)
             self._run("INSERT INTO piece VALUES (?, ?, ?, ?, ?, ?, ?)", _identity(path), at, ids[anchor],
                       self.base + "#".join(_NO_ADDRESS.sub(_escaped, part) for part in (path, anchor) if part),
                       " > ".join(filter(None, titles)), " ".join(_identity(path, name) for name in piece.names), blocks)
-        for digest in {_digest(text) for piece in pieces for mark, text, _ in piece.blocks if mark.isupper()}:
+        for digest in {text_sha256(text) for piece in pieces for mark, text, _ in piece.blocks if mark.isupper()}:
             self._run("INSERT INTO loose VALUES (?, 1) ON CONFLICT DO UPDATE SET pages = pages + 1", digest)
+        self.pages += 1
+        self.counts["removed"] += outline.removed
+        return outline.notes
 
     def keep(self, passages: Iterable[Passage]) -> None:
         """Passages of other versions that are to stand in the snapshot as they are."""
@@ -896,7 +865,7 @@ class Build:
         for path, source_id, url, title, aliases, blocks in self._run(query):
             page, parts = path, parts if path == page else Counter()
             held = (block.split("\x1e") for block in blocks.split("\x1d"))
-            for text, names in _cut(at for at in held if at[0].islower() or _digest(at[1]) not in furniture):
+            for text, names in _cut(at for at in held if at[0].islower() or text_sha256(at[1]) not in furniture):
                 parts[source_id] += 1
                 named = source_id if parts[source_id] == 1 else f"{source_id}~{parts[source_id]}"
                 self._put(Passage(named, self.version, text, url, text_sha256(text), title, (*aliases.split(), *names)))
@@ -907,7 +876,7 @@ class Build:
 
     def _put(self, passage: Passage, kept: bool = False) -> None:
         what = passage.source_id if kept else f"{passage.title}\0{passage.text}"
-        digest, aliases = _digest(f"{passage.version}\0{what}"), passage.aliases
+        digest, aliases = text_sha256(f"{passage.version}\0{what}"), passage.aliases
         if self._run("SELECT 1 FROM passage WHERE digest = ?", digest).fetchone() and not kept:
             self.counts["duplicates"] += 1
             aliases = (_PART.sub("", passage.source_id), *aliases)
@@ -923,9 +892,6 @@ class Build:
         except sqlite3.Error as error:
             raise BuildFault(f"staging the passages failed: {error}") from None
 
-def _digest(text: str) -> bytes:
-    return hashlib.sha256(text.encode("utf-8")).digest()[:16]
-
 def _escaped(found: re.Match[str]) -> str:
     return "".join(f"%{byte:02X}" for byte in found[0].encode("utf-8"))
 
@@ -934,16 +900,12 @@ def _identity(path: str, anchor: str = "") -> str:
     import unicodedata
     whole = "#".join(re.sub(f"[#~%{_UNSAFE}]", _escaped, unicodedata.normalize("NFC", part))
                      for part in (path, anchor) if part)
-    return whole if len(whole) <= 180 else f"{whole[:167]}-{_digest(whole).hex()[:12]}"
+    return whole if len(whole) <= 180 else f"{whole[:167]}-{text_sha256(whole)[:12]}"
 
 def _untaken(name: str, taken: dict[str, int]) -> str:
     """The name, with `-2` and on when it is taken already."""
-    free = name
-    while free in taken:
-        taken[name] += 1
-        free = f"{name}-{taken[name]}"
-    taken[free] = 1
-    return free
+    taken[name] = number = taken.get(name, 0) + 1
+    return name if number == 1 else _untaken(f"{name}-{number}", taken)
 
 def _cut(blocks: Iterable[list[str]]) -> Iterator[tuple[str, list[str]]]:
     """Parts of at most MOST_WORDS and MOST_BYTES and about equally long, each with the other addresses in it."""
