@@ -14,6 +14,7 @@ import bisect
 import contextlib
 import functools
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -126,17 +127,12 @@ def _searched(text: str, profile: str) -> str:
     import unicodedata  # not at the top: the plain profile has no use for it
     return spaced(unicodedata.normalize("NFC", text))
 
-def _head(passage: Passage) -> str:
-    """The breadcrumb and the words of the anchor, cut at camel case; the tokenizer cuts at `.`, `_` and `-`."""
-    anchor = _PART.sub("", passage.source_id.partition("#")[2])
-    return passage.title + " " + re.sub("(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", anchor)
-
 # === The index ========================================================================================================
-MOST_RESULTS = 100
-SQLITE_VERSION = sqlite3.sqlite_version
+MOST_RESULTS, SQLITE_VERSION = 100, sqlite3.sqlite_version
 _FORMAT, _APPLICATION = 1, 0x6C616B69  # of a .sqlite snapshot: PRAGMA user_version and application_id
 _TOKENIZERS = {"plain": "unicode61", "documents": "porter unicode61"}
 _HEAD_WEIGHT, _SHARE_WEIGHT, _REORDERED_ABOVE, _FEW_PASSAGES = 3.0, 0.5, 20, 200
+_CAMEL = re.compile("(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")  # where the tokenizer would not cut an anchor
 _COLUMNS = ", ".join(Passage._fields)
 _SCHEMA = f"""PRAGMA journal_mode = OFF; PRAGMA cache_size = -16384;
 PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_FORMAT};
@@ -149,13 +145,11 @@ INSERT INTO passages (passages, rank) VALUES ('hashsize', 16777216);"""
 _CUT = """PRAGMA temp_store = MEMORY; PRAGMA temp.journal_mode = OFF;
 CREATE VIRTUAL TABLE temp.NAME USING fts5(text, tokenize='TOKENIZER');
 CREATE VIRTUAL TABLE temp.NAME_term USING fts5vocab(temp, NAME, 'instance');"""
-# What decides the result of a search. Rows of `passage` have seals of their own, so that opening need not read them.
-_SEALED = (
-    *(f"SELECT * FROM passages_{name}" for name in ("config", "data", "idx")),
-    "SELECT * FROM sqlite_master", "SELECT * FROM version", "SELECT profile, fingerprint FROM snapshot",
-    "SELECT count(*), sum(id), CAST(group_concat(sz, '') AS BLOB) FROM passages_docsize",
-    "PRAGMA quick_check(passages_idx)",  # the one table whose lost rows FTS5 would take for words that are not there
-)
+# What decides the result of a search; each row of `passage` has a seal of its own, so that opening need not read them.
+_SEALED = (*(f"SELECT * FROM passages_{name}" for name in ("config", "data", "idx")), "SELECT * FROM sqlite_master",
+           "SELECT * FROM version", "SELECT profile, fingerprint FROM snapshot",
+           "SELECT count(*), sum(id), CAST(group_concat(sz, '') AS BLOB) FROM passages_docsize",
+           "PRAGMA quick_check(passages_idx)")  # FTS5 would take its lost rows for words that are not there
 
 class Outcome(StrEnum):
     """What came of a search that did not fail."""
@@ -175,9 +169,8 @@ class IndexFault(Exception):
     """No index can be had: the SQLite library lacks FTS5 or failed, or the file is damaged or no snapshot of ours."""
 
 def create_store(path: str, profile: str, passages: Iterable[Passage]) -> str:
-    """Write a .sqlite snapshot of passages sorted by (version, source_id) to a new file; returns its fingerprint. The
-    passages may be a stream; the same give the same bytes (with one SQLite). Raises SnapshotFaults for passages out of
-    order or none, IndexFault when SQLite fails, and what the stream raises; the caller then removes the file."""
+    """Write a stream of passages sorted by (version, source_id) to a new .sqlite snapshot; returns its fingerprint.
+    Raises SnapshotFaults (out of order or none), IndexFault, and what the stream does; the caller removes the file."""
     with _indexing(os.path.abspath(path), "could not write the snapshot") as database:
         fingerprint = _fill(database, profile, passages)
         database.execute("UPDATE snapshot SET seal = ?", (_index_seal(database),))
@@ -217,8 +210,10 @@ def _fill(database: sqlite3.Connection, profile: str, passages: Iterable[Passage
         digest.update(("," * (at > 1) + canonical(kept)).encode("utf-8"))
         row = at, *passage[:-1], "\n".join(passage.aliases)
         database.execute(insert, (*row, _row_seal(row)))
-        columns = at, _searched(passage.text, profile), _searched("" if profile == "plain" else _head(passage), profile)
-        database.execute("INSERT INTO passages (rowid, text, head) VALUES (?, ?, ?)", columns)
+        anchor = _CAMEL.sub(" ", _PART.sub("", passage.source_id.partition("#")[2]))
+        head = "" if profile == "plain" else f"{passage.title} {anchor}"
+        database.execute("INSERT INTO passages (rowid, text, head) VALUES (?, ?, ?)",
+                         (at, _searched(passage.text, profile), _searched(head, profile)))
     if not at:
         raise SnapshotFaults(["passages: there is none"])
     database.executemany("INSERT INTO version VALUES (?, ?, ?)", ((name, *ends) for name, ends in ranges.items()))
@@ -240,10 +235,9 @@ def _index_seal(database: sqlite3.Connection) -> int:
     return seal
 
 class Index:
-    """An FTS5 index over one snapshot: in memory, or in the .sqlite file that `create_store` wrote. Terms are those of
-    FTS5's own tokenizer: runs of letters and digits, case folded and diacritics removed; everything else only
-    separates. The documents profile also stems them (Porter) and cuts unspaced scripts by character. Rows lie sorted by
-    version and id, so a version is one range of rowids, and equal scores come out in the order of ids."""
+    """An FTS5 index over one snapshot: in memory, or in the .sqlite file that `create_store` wrote. Terms are runs of
+    letters and digits, case folded, without diacritics; the documents profile also stems them (Porter) and cuts
+    unspaced scripts by character. A version is one range of rowids, sorted by id, and so are equal scores."""
     def __init__(self, snapshot: Snapshot) -> None:
         with _indexing(":memory:", "could not build the index") as database:
             _fill(database, snapshot.profile, sorted(snapshot.passages, key=lambda at: (at.version, at.source_id)))
@@ -254,9 +248,8 @@ class Index:
         """The index in a .sqlite snapshot, which is never written to; raises IndexFault when it cannot be trusted."""
         if not os.path.isfile(path):
             raise IndexFault("not an ordinary file, or not there")
-        # An address (sqlite.org/uri.html) says that the file will not change, whatever characters its name has.
         whole = re.sub("[%?#]", lambda odd: f"%{ord(odd[0]):02x}", os.path.abspath(path).replace(os.sep, "/"))
-        uri = f"file:///{whole.lstrip('/')}?mode=ro&immutable=1"
+        uri = f"file:///{whole.lstrip('/')}?mode=ro&immutable=1"  # sqlite.org/uri.html
         with _indexing(uri, "finds the file damaged or no snapshot") as database:
             database.executescript("PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON")
             application, found = database.execute("SELECT * FROM pragma_application_id, pragma_user_version").fetchone()
@@ -302,10 +295,9 @@ class Index:
 
     def search(self, query: str, version: str, limit: int) -> Ranking:
         """At most `limit` (1 to 100) passages of one version for a query of any text, by BM25, ties by id. The
-        documents profile counts a word of the head three times and, where more than 20 passages match, reorders the
-        best 100 by score / best + 0.5 x the share of the query's terms (function words too) that a passage has. Of the
-        parts of one entry the best stands in the ranking, the others come after all entries. Raises ValueError for a
-        limit out of range or a version the snapshot does not have, SearchFailed when SQLite cannot answer."""
+        documents profile counts a word of the head three times, reorders the best 100 of more than 20 by score / best
+        + 0.5 x the share of the query's terms that a passage has, and puts all but the best part of an entry last.
+        Raises ValueError for a limit out of range or a version that is not there, and SearchFailed."""
         if version not in self._ranges:
             raise ValueError(f"no passage of version {version}; there are {', '.join(self.versions)}")
         if type(limit) is not int or not 1 <= limit <= MOST_RESULTS:
@@ -337,13 +329,10 @@ class Index:
         return list(words.values()), " OR ".join(f'"{one}"' for one in sought)
 
     def _reordered(self, scored: list[Any], words: list[str]) -> list[Any]:
-        has = dict.fromkeys((at for at, _ in scored), 0)
-        # With a bare `rowid IN`, FTS5 would be asked anew for each row.
+        rows = [at for at, _ in scored]
         held = (f"SELECT rowid FROM passages WHERE passages MATCH ? AND rowid BETWEEN ? AND ? "
-                f"AND +rowid IN ({', '.join(map(str, has))})")
-        for word in words:
-            for (at,) in self._run(held, f'"{word}"', min(has), max(has)):
-                has[at] += 1
+                f"AND +rowid IN ({', '.join(map(str, rows))})")  # with a bare `rowid`, FTS5 is asked anew for each row
+        has = Counter(at for word in words for (at,) in self._run(held, f'"{word}"', min(rows), max(rows)))
         best = scored[0][1]
         return sorted(scored, key=lambda one: (-one[1] / best - _SHARE_WEIGHT * has[one[0]] / len(words), one[0]))
 
@@ -391,12 +380,10 @@ class Index:
 LARGEST_DOCUMENT = 32 * 1024 * 1024
 _BYTE_ORDERS = {b"\xff\xfe\0\0": "utf-32", b"\0\0\xfe\xff": "utf-32", b"\xef\xbb\xbf": "utf-8-sig",
                 b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
-# Controls, soft hyphen, zero-width, bidirectional, interlinear and other format characters, tags and their like.
-_REMOVED = re.compile(
+_REMOVED = re.compile(  # controls, soft hyphens, zero-width, bidirectional and other format characters, tags and such
     "[\0-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\xad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]")
 _GENERATED = re.compile("id[0-9]+")  # an anchor that Sphinx numbers, and will number otherwise another day
-_Crumbs = tuple[tuple[int, str], ...]  # headings, outermost first, with their levels
 
 class DocumentRefused(ValueError):
     """A file that cannot be read as a document; the message is the reason."""
@@ -405,8 +392,7 @@ class DocumentSkipped(ValueError):
     """A file with nothing to read in it; the message is the reason."""
 
 def skipped(path: str, sphinx: bool) -> str:
-    """Why a file is no document by its relative path (with `/`), or "" for one that is to be read. `sphinx`: its tree
-    was made by Sphinx (objects.inv or .buildinfo stands at the top)."""
+    """Why a file (a relative path with `/`, in a tree made by Sphinx or not) is no document, or "" if it is one."""
     name = path.rpartition("/")[2].lower()
     if re.search("(^|/)_(sources|static|modules|images|downloads)/", path):
         return "made by Sphinx beside its pages"
@@ -416,8 +402,7 @@ def skipped(path: str, sphinx: bool) -> str:
     return "a search or index page" if re.fullmatch(index_page, name) and (sphinx or "search" not in name) else ""
 
 def cleaned(text: str) -> tuple[str, int]:
-    """A text as it is shown, hashed and quoted, and how many characters were taken out of it. In NFC, lines ended by a
-    line feed, no-break spaces as spaces, without controls and what else nobody sees."""
+    """A text in NFC with line feeds and spaces, without what nobody sees, and how many characters were removed."""
     if not re.search(r"[^\n\t -~]", text):
         return text, 0
     import unicodedata
@@ -450,9 +435,9 @@ def _unescape(text: str) -> str:
     return unescape(re.sub("&#(?:[0-9]{9,}+|[xX][0-9a-fA-F]{9,}+);?", "\ufffd", text) if "&#" in text else text)
 
 class _Piece:
-    """What stands under one anchor. A block is (mark, text, anchors at it): the mark is "c" for what is cut at line
-    ends first, else "t", and in upper case outside entries and sections."""
-    def __init__(self, kind: str, names: list[str], crumbs: _Crumbs) -> None:
+    """What stands under one anchor; `crumbs`: headings with their levels. A block is (mark, text, anchors in it); the
+    mark is "c" for what is cut at line ends first, else "t", and in upper case outside entries and sections."""
+    def __init__(self, kind: str, names: list[str], crumbs: tuple[tuple[int, str], ...]) -> None:
         self.kind, self.names, self.crumbs = kind, names, crumbs
         self.blocks: list[tuple[str, str, list[str]]] = []
 
@@ -460,12 +445,11 @@ class _Outline:
     """A document as it is read: its title, its pieces in the order in which they begin, and what was lost."""
     def __init__(self, title: str = "") -> None:
         self.title, self.removed = title, 0
-        self.notes: list[str] = []
-        self.pieces: list[_Piece] = []
+        self.notes, self.pieces = list[str](), list[_Piece]()
         self.pending: list[str] = []  # anchors that wait for what they stand before
         self.piece = self.open("page", [""], ())
 
-    def open(self, kind: str, names: list[str], crumbs: _Crumbs) -> _Piece:
+    def open(self, kind: str, names: list[str], crumbs: tuple[tuple[int, str], ...]) -> _Piece:
         self.piece = _Piece(kind, names, crumbs)
         self.pieces.append(self.piece)
         return self.piece
@@ -475,15 +459,14 @@ class _Outline:
         self.removed += removed
         return text
 
-    def block(self, mark: str, text: str) -> None:
+    def block(self, mark: str, text: str, loose: bool) -> None:
         names, self.pending = self.pending, []
         if not self.piece.blocks:
             self.piece.names += names
-        self.piece.blocks.append((mark, text, names))
+        self.piece.blocks.append((mark.upper() if loose else mark, text, names))
 
     def head(self, level: int, text: str, names: list[str]) -> None:
-        """A heading: of the section that has just begun, else of a piece that it begins. One without an anchor changes
-        the breadcrumb only: its text goes on under the anchor before."""
+        """A heading: of the section that has just begun, else of a new piece, with the anchor before if it has none."""
         crumbs = (*(crumb for crumb in self.piece.crumbs if crumb[0] < level), (level, text[:120]))
         if self.piece.kind == "section" and not self.piece.blocks:
             self.piece.kind, self.piece.crumbs = "headed", crumbs
@@ -492,11 +475,10 @@ class _Outline:
             self.open("headed" if names else "more", names or self.piece.names[:1], crumbs)
         self.pending = []
         if len(text) > 120:
-            self.block("t", text)
+            self.block("t", text, loose=False)
 
     def read(self, text: str) -> None:
-        """Plain text: a paragraph is a piece under the number of its first line (`L12`), with the next one if it ends
-        with a colon or is underlined."""
+        """Plain text by paragraphs (`L12`: its first line), each with the next if it ends with a colon or a rule."""
         held: list[str] = []
         for number, line in enumerate((*self.clean(text).split("\n"), "", ""), 1):
             if line.strip():
@@ -505,51 +487,42 @@ class _Outline:
                 held.append("")
             elif held:
                 self.open("section", [f"L{number - len(held)}"], ())
-                self.block("C", "\n".join(held).rstrip())
+                self.block("c", "\n".join(held).rstrip(), loose=True)
                 held = []
 
-    def finish(self) -> list[_Piece]:
-        """The pieces that have text; the anchors of others go to the first piece below their heading."""
-        self.piece.names += self.pending
-        for piece, after in zip(self.pieces, self.pieces[1:], strict=False):
-            if not piece.blocks and piece.kind != "more" and after.crumbs[:len(piece.crumbs)] == piece.crumbs:
-                after.names += filter(None, piece.names[:50])
-        return [piece for piece in self.pieces if piece.blocks]
-
-# An element whose content is no markup, a tag (a quoted value begins only after "="), a comment, a declaration; and the
-# text up to the next. Each alternative ends with the text at the latest, so that no text is gone through twice.
+# An element whose content is no markup, a tag (a quoted value begins only after "="), a comment or a declaration, with
+# the text up to the next. Each alternative ends with the text at the latest, so that no text is gone through twice.
 _TOKEN = re.compile(
     r"""(?xis)<(?:(script|style|title|textarea|xmp|iframe|noembed|noframes|noscript)(?=[\s/>])[^>]*+(?:>|\Z)(.*?)
       (</\1[^>]*+>|\Z) |(/?)([a-z][^\s/>]*+)((?:[^>=]++|=\s*+(?:"[^"]*+(?:"|\Z)|'[^']*+(?:'|\Z))?+)*+)(?:>|\Z)
       |!--(?:-?>|.*?(?:--!?>|\Z))|[!?/][^>]*+(?:>|\Z))([^<]*+(?:<(?![a-z!?/])[^<]*+)*+)""")
+_ATTRIBUTE = re.compile(r"""([^\s=/]++)(?:\s*+=\s*+("[^"]*+"?|'[^']*+'?|\S++))?""")
 _BLOCK = re.compile(
     "html|head|body|main|article|section|div|p|h[1-6r]|[uod]l|menu|li|d[td]|pre|table|caption|t(?:head|body|foot|[rdh])|nav|"
     "blockquote|header|footer|aside|address|center|fig(?:ure|caption)|form|fieldset|legend|details|summary|dialog|hgroup")
 _VOID = re.compile("area|base|br|col|embed|frame|hr|img|input|link|meta|param|source|track|wbr")
-# Elements, roles and classes with which Sphinx, its themes, other generators and people mark what is not the text.
-_HIDDEN = re.compile(
-    r"(?i)(?:^|\s)(?:<(?:nav|footer|svg|template|button|select|canvas|object|audio|video|dialog|search)>|"
+_HIDDEN = re.compile(  # elements, roles and classes with which generators, themes and people mark what is not the text
+    r"(?is)(?:^|\s)(?:<(?:nav|footer|svg|template|button|select|canvas|object|audio|video|dialog|search)>|"
     r"<aside>(?!.*[\s=](?:footnote|citation|topic|admonition|system-message|note|warning|tip|doc-footnote))|"
-    r"=(?:navigation|search|banner|contentinfo|complementary|menu|menubar|doc-toc)|headerlink|header-?anchor|hash-link|"
-    r"anchor-?link|permalink|viewcode-\w+|linenos?|linenodiv|lineno|line-numbers?|contentstable|contents topic|"
+    r"=(?:navigation|search|banner|contentinfo|complementary|menu|menubar|doc-toc)|aria-true|headerlink|hash-link|"
+    r"header-?anchor|anchor-?link|permalink|viewcode-\w+|line(?:no(?:s|div)?|-numbers?)|contentstable|contents topic|"
     r"contents local|(?:(?:local|page|fancy|side|main)[-_]?)?toc|toctree-wrapper|table-of-contents|related|footer|"
-    r"sidebar|sphinxsidebar\w*|search(?:-?(?:box|form))?|nav|navbar|navigation|nav(?:header|footer)|breadcrumbs?|hidden|"
-    r"(?:(?:main|sub|side|top|search)-?)?menu|pagination|skip-?(?:link|nav)|copybtn|visually-hidden|sr-only|"
-    r"edit-?(?:link|page))(?=\s|$)", re.DOTALL)
+    r"sidebar|sphinxsidebar\w*|search(?:-?(?:box|form))?|nav(?:bar|igation|header|footer)?|breadcrumbs?|hidden|pagination|"
+    r"(?:(?:main|sub|side|top|search)-?)?menu|skip-?(?:link|nav)|copybtn|visually-hidden|sr-only|edit-?(?:link|page))"
+    r"(?=\s|$)")
 _CLOSES = {"li": "li", "dt": "dt dd", "dd": "dt dd", "tr": "tr", "td": "td th", "th": "td th", "tbody": "tr thead"}
 
 @functools.lru_cache(maxsize=2048)
 def _marks(tag: str, attributes: str) -> tuple[list[str], str]:
     """What matters of a start tag: its anchors, and whether it is "hidden", "main" or a "section"."""
-    found: dict[str, str] = {}
-    for name, value in re.findall(r"""([^\s=/]++)(?:\s*+=\s*+("[^"]*+"?|'[^']*+'?|\S++))?""", attributes):
-        found.setdefault(name.lower(), _unescape(value.strip(value[:1] if value[:1] in "\"'" else "")))
+    found = {name.lower(): _unescape(value.strip(value[:1] if value[:1] in "\"'" else ""))
+             for name, value in reversed(_ATTRIBUTE.findall(attributes))}  # the first of a name counts
     names = [found.get("id", "").strip(), found.get("name", "").strip() if tag == "a" else ""]
     classes, role = found.get("class", ""), found.get("role", "").strip().lower()
     if "main" in (tag, role):
         role = "main"
     elif tag not in ("html", "body", "article") and (
-            _HIDDEN.search(f"<{tag}> ={role} {classes}") or "hidden" in found or found.get("aria-hidden", "").lower() == "true"
+            "hidden" in found or _HIDDEN.search(f"<{tag}> ={role} aria-{found.get('aria-hidden', '')} {classes}")
             or re.search(r"(?i)display\s*:\s*none|visibility\s*:\s*hidden", found.get("style", ""))):
         role = "hidden"
     else:
@@ -557,13 +530,11 @@ def _marks(tag: str, attributes: str) -> tuple[list[str], str]:
     return list(dict.fromkeys(filter(None, names))), role
 
 class _Page(_Outline):
-    """Reads an HTML page as a browser lays it out: tags left open are closed, what is hidden is left out. It finds tags
-    itself: html.parser takes quadratic time for what is left open, and reads comments and scripts differently from one
-    release of Python to the next."""
-    main = False  # whether the main part has begun
-
-    def restart(self) -> None:
-        """Begin anew, and forget what was read and what is open."""
+    """Reads an HTML page as a browser lays it out. It finds tags itself: html.parser takes quadratic time for what is
+    left open, and reads comments and scripts differently from one release of Python to the next."""
+    def restart(self, main: bool = False) -> None:
+        """Begin anew, at last with the main part, and forget what was read and what is open."""
+        self.main = main
         self.stack: list[tuple[str, _Piece | None, str]] = []  # tag, piece to go back to, what ends with it
         self.opened: dict[str, list[int]] = {}  # where in the stack each tag stands
         self.inside = Counter[str]()  # how many elements of each effect are open
@@ -600,8 +571,7 @@ class _Page(_Outline):
             if block and self.where(tags) > self.where(borders):
                 self.close(self.where(tags))
         if role == "main" and not self.main:
-            self.main = True
-            self.restart()
+            self.restart(main=True)
             role = "first"
         elif (role == "hidden" or self.inside["hidden"]) and not _VOID.fullmatch(tag):
             self.push(tag, None, role)
@@ -611,7 +581,7 @@ class _Page(_Outline):
         if re.fullmatch("h[1-6]", tag):
             self.heading = int(tag[1]), len(self.pending) - len(names)
         elif tag == "br":
-            self.words.append(" " if self.heading or self.inside["row"] else "\0")
+            self.words.append(" " if self.heading or self.inside["tr"] else "\0")
         elif tag == "a" and names:
             self.named = names[0]
             if self.stack and self.stack[-1][:2] == ("dt", None) and not "".join(self.words).strip():
@@ -630,9 +600,9 @@ class _Page(_Outline):
             self.entries.append((None, False))
         elif tag == "li":
             self.prefix = "- "
-        elif tag in ("td", "th") and self.inside["row"]:
+        elif tag in ("td", "th") and self.inside["tr"]:
             self.words.append(" | ")
-        self.push(tag, back, role or {"dl": "dl", "tr": "row", "pre": "pre"}.get(tag, ""))
+        self.push(tag, back, role or tag)
 
     def enter(self, tag: str, names: list[str]) -> None:
         """Into a dt, which begins an entry when it has an anchor or one stands before it, or into the dd of one."""
@@ -670,26 +640,23 @@ class _Page(_Outline):
     def settle(self, tag: str) -> None:
         """End the text before a block's tag; in a heading or a table's row some only separate words."""
         pre, heading = self.inside["pre"], self.heading
-        if tag in ("p", "div", "td", "th") and not pre and (heading or self.inside["row"]):
+        if tag in ("p", "div", "td", "th") and not pre and (heading or self.inside["tr"]):
             self.words.append(" ")
             return
         raw, self.heading = "".join(self.words), None
         self.words.clear()
         if not raw or raw.isspace():
             return
-        if pre:
-            text = self.clean(raw.replace("\0", "\n")).strip("\n").rstrip()
-        else:
-            text = "\n".join(filter(None, (" ".join(self.clean(line).split()) for line in raw.split("\0"))))
+        text = (self.clean(raw.replace("\0", "\n")).strip("\n").rstrip() if pre else
+                "\n".join(filter(None, (" ".join(self.clean(line).split()) for line in raw.split("\0")))))
         if heading and text and self.piece.kind != "entry":
             self.head(heading[0], text, self.pending[heading[1]:] + self.pending[:heading[1]])
             self.named = ""
         elif text.strip(" |") and (self.inside["section"] or text != self.title):
-            text = text if pre else self.prefix + (text.removeprefix("| ") if self.inside["row"] else text)
-            mark = "c" if pre else "t"
+            text = text if pre else self.prefix + (text.removeprefix("| ") if self.inside["tr"] else text)
             if self.named and not self.inside["section"]:
                 self.open("headed", [self.named], self.piece.crumbs)
-            self.block(mark if self.inside["section"] else mark.upper(), text)
+            self.block("c" if pre else "t", text, loose=not self.inside["section"])
             self.prefix = self.named = ""
 
 _FENCE = re.compile(r"((?:[ \t]|(?:[-*+]|[0-9]{1,9}[.)])[ \t])*+)(`{3,}+(?=[^`]*$)|~{3,}+)")
@@ -698,21 +665,18 @@ _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*$")
 _ITEM = re.compile(r"[ \t]*(?:[-*+]|[0-9]{1,9}[.)])[ \t]|[ \t]*[|>]")
 _RULE = re.compile(r"[ \t]*+(?:[*_ \t-]*+|(?=[^|]*\|)[|:\- \t]*+|\[[^]]{1,200}\]:[ \t]+\S+)$")  # or of a link
 _UNSEEN = re.compile(r" {0,3}<(!--|script\b|style\b)", re.IGNORECASE)
-# Settings between two rules at the very beginning, and blank or indented lines, lists and comments among them.
-_FRONT = re.compile(
+_FRONT = re.compile(  # settings between two rules at the very beginning; blank and indented lines, lists and comments
     r"(?m)(?:---|\+\+\+)[ \t]*\n((?:(?!---[ \t]*$)(?:[ \t#\]-].*)?\n)*+[\w.][\w.-]*[ \t]*[:=].*\n"
     r"(?:(?!---[ \t]*$)(?:[ \t#\]-].*|[\w.][\w.-]*[ \t]*[:=].*)?\n)*)(?:---|\+\+\+|\.\.\.)[ \t]*$")
 _MARKUP = re.compile(  # code, which is kept; comments and inline tags; tags of blocks, which separate words; characters
-    r"((`{1,9})(?!`).{1,200}?(?<!`)\2(?!`))|(<!--[^<>]*-->|</?(?:a|abbr|b|big|cite|code|del|dfn|em|font|i|img|ins|kbd|mark|"
-    r"picture|q|s|samp|small|source|span|strike|strong|sub|sup|tt|u|var|video)\b[^<>]*>)|(</?(?:br|center|details|div|dd|dl|"
-    r"dt|h[1-6]|hr|li|ol|p|pre|summary|table|tbody|td|th|thead|tr|ul)\b[^<>]*>)|&(?:#\w{1,8}|\w{2,31});", re.I | re.S)
+    r"(?is)((`{1,9})(?!`).{1,200}?(?<!`)\2(?!`))|(<!--[^<>]*-->|</?(?:a|abbr|b|big|cite|code|del|dfn|em|font|i|img|ins|kbd|"
+    r"mark|picture|q|s|samp|small|source|span|strike|strong|sub|sup|tt|u|var|video)\b[^<>]*>)|"
+    rf"(</?(?:br|{_BLOCK.pattern})\b[^<>]*>)|&(?:#\w{{1,8}}|\w{{2,31}});")
 
 class _Markdown(_Outline):
-    """Reads Markdown. Headings open pieces under the anchors that GitHub gives them; lines stay as they stand. Front
-    matter, fences, rules, comments and tags are left out."""
+    """Reads Markdown: lines stay as they stand, headings open pieces under the anchors that GitHub gives them."""
     def read(self, text: str) -> None:
-        self.lines: list[str] = []
-        self.slugs: dict[str, int] = {}
+        self.lines, self.slugs = list[str](), dict[str, int]()
         self.listed = False  # whether indented lines are still of a list
         until, mark, indent = None, "t", ""  # what ends a fence or something unseen; whether it is kept; its margin
         text = self.clean(text)
@@ -759,7 +723,7 @@ class _Markdown(_Outline):
         text, self.lines = "\n".join(self.lines).strip("\n").rstrip(), []
         text = self.plain(text).strip("\n").rstrip() if mark == "t" else text
         if text and mark:
-            self.block(mark if self.piece.crumbs else mark.upper(), text)
+            self.block(mark, text, loose=not self.piece.crumbs)
 
     def title_line(self, level: int, text: str) -> None:
         text = re.sub(r"(?:^|[ \t])#+$", "", text.rstrip())
@@ -771,35 +735,30 @@ class _Markdown(_Outline):
             self.head(level, text, [_untaken(slug, self.slugs)])
 
     def plain(self, text: str) -> str:
-        return _MARKUP.sub(
-            lambda at: at[1] or ("" if at[3] else " " if at[4] else self.clean(_unescape(at[0]))), text)
+        return _MARKUP.sub(lambda at: at[1] or (" " if at[4] else "" if at[3] else self.clean(_unescape(at[0]))), text)
 
 # === Building =========================================================================================================
 MOST_WORDS, MOST_BYTES = 180, 1_200  # of a passage
 _READERS = {"html": _Page, "htm": _Page, "xhtml": _Page, "md": _Markdown, "markdown": _Markdown, "txt": _Outline}
 _NO_ADDRESS = re.compile("[^A-Za-z0-9_.~!$&()*+,;=:@/-]")  # what is percent-encoded in an address (RFC 3986)
-_FEWEST_PAGES = 10  # on which a block must stand to be left out as furniture of the pages
 _STAGING = """PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;
 BEGIN;
 CREATE TABLE piece (path TEXT, at INTEGER, source_id TEXT, url TEXT, title TEXT, aliases TEXT, blocks TEXT,
                     PRIMARY KEY (path, at)) WITHOUT ROWID;
 CREATE TABLE loose (digest TEXT PRIMARY KEY, pages INTEGER) WITHOUT ROWID;
-CREATE TABLE passage (digest TEXT PRIMARY KEY, source_id TEXT, version TEXT, text TEXT, url TEXT, text_sha256 TEXT,
-                      title TEXT, UNIQUE (version, source_id));
+CREATE TABLE passage (source_id TEXT, version TEXT, text TEXT, url TEXT, text_sha256 TEXT, title TEXT,
+                      digest TEXT PRIMARY KEY, UNIQUE (version, source_id));
 CREATE TABLE also (digest TEXT, alias TEXT, PRIMARY KEY (digest, alias)) WITHOUT ROWID;"""
-# Where a block that is too long is cut: at line ends, between sentences, between words.
-_CUTS = tuple(map(re.compile, (
+_CUTS = tuple(map(re.compile, (  # for a block that is too long: line ends, ends of sentences, ends of words
     "(?<=\n)", "(?<=[.!?]\\s)(?=[^a-z])|(?<=[.!?][\"')\\]]\\s)(?=[^a-z])|(?<=[\u3002\uff01\uff1f])", r"(?<=\s)")))
 
 class BuildFault(Exception):
     """Documents that cannot be put into one snapshot, an unknown encoding, or a staging file that failed."""
 
 class Build:
-    """Documents on their way to the passages of one version. Pieces wait in an SQLite file at `staging_path`, a new
-    file that the caller deletes, so that memory does not grow with their number. Addresses begin with `base_url`, or
-    with `file:` and the relative path; `encoding` is for documents that are not UTF-8. `counts` has passages,
-    duplicates, bytes and removed (characters). What comes out does not depend on the order in which documents come
-    in."""
+    """Documents on their way to the passages of one version, in whatever order, by way of an SQLite file, new, at
+    `staging_path`; the caller deletes it. Addresses begin with `base_url`, else with `file:` and the relative path.
+    `encoding` is for what is not UTF-8. `counts` has passages, duplicates, bytes and removed (characters)."""
     def __init__(self, version: str, base_url: str, encoding: str, staging_path: str) -> None:
         self.version, self.encoding = version, encoding
         self.base = base_url.rstrip("/") + "/" if base_url else "file:"
@@ -818,16 +777,19 @@ class Build:
         self._staging.close()
 
     def add(self, path: str, document: bytes) -> list[str]:
-        """Read one document; returns what a person should know of it, such as text lost behind an open script. `path`
-        is relative, with `/`. Raises DocumentRefused or DocumentSkipped, and then keeps nothing of it; BuildFault for a
-        path that gives the ids of one before it."""
+        """Read a document (its relative path with `/`); returns what a person should know of it, such as lost text.
+        Raises DocumentRefused or DocumentSkipped, and then keeps nothing; BuildFault for a path with ids of another."""
         if re.search("[\ud800-\udfff]", path):
             raise DocumentRefused("its name is not UTF-8")
         text, name = _decoded(document, self.encoding), path.rpartition("/")[2]
         reader = _READERS.get(name.lower().rpartition(".")[2], _Outline)
         outline = reader(name if reader is _Outline else "")
         outline.read(text)
-        pieces = outline.finish()
+        outline.piece.names += outline.pending
+        for piece, after in itertools.pairwise(outline.pieces):  # anchors of what has no text go to the first below it
+            if not piece.blocks and piece.kind != "more" and after.crumbs[:len(piece.crumbs)] == piece.crumbs:
+                after.names += filter(None, piece.names[:50])
+        pieces = [piece for piece in outline.pieces if piece.blocks]
         if not pieces:
             raise DocumentSkipped("no text" if text.strip() else "empty")
         if self._run("SELECT 1 FROM piece WHERE path = ?", _identity(path)).fetchone():
@@ -858,19 +820,17 @@ class Build:
 
     def passages(self) -> Iterator[Passage]:
         """All passages, sorted by (version, source_id) as code points; once, when all documents are in."""
-        often = max(_FEWEST_PAGES, self.pages // 2 + 1)
+        often = max(10, self.pages // 2 + 1)  # on so many pages a block is their furniture
         furniture = {digest for (digest,) in self._run("SELECT digest FROM loose WHERE pages >= ?", often)}
-        query = "SELECT path, source_id, url, title, aliases, blocks FROM piece ORDER BY path, at"
         page, parts = "", Counter[str]()
-        for path, source_id, url, title, aliases, blocks in self._run(query):
+        for path, _, source_id, url, title, aliases, blocks in self._run("SELECT * FROM piece ORDER BY path, at"):
             page, parts = path, parts if path == page else Counter()
             held = (block.split("\x1e") for block in blocks.split("\x1d"))
             for text, names in _cut(at for at in held if at[0].islower() or text_sha256(at[1]) not in furniture):
                 parts[source_id] += 1
                 named = source_id if parts[source_id] == 1 else f"{source_id}~{parts[source_id]}"
                 self._put(Passage(named, self.version, text, url, text_sha256(text), title, (*aliases.split(), *names)))
-        for *values, digest in self._run("SELECT source_id, version, text, url, text_sha256, title, digest "
-                                         "FROM passage ORDER BY version, source_id"):
+        for *values, digest in self._run("SELECT * FROM passage ORDER BY version, source_id"):
             also = self._run("SELECT alias FROM also WHERE digest = ? AND alias <> ?", digest, _PART.sub("", values[0]))
             yield Passage(*values)._replace(aliases=tuple(alias for (alias,) in also))
 
@@ -881,7 +841,7 @@ class Build:
             self.counts["duplicates"] += 1
             aliases = (_PART.sub("", passage.source_id), *aliases)
         else:
-            self._run("INSERT INTO passage VALUES (?, ?, ?, ?, ?, ?, ?)", digest, *passage[:-1])
+            self._run("INSERT INTO passage VALUES (?, ?, ?, ?, ?, ?, ?)", *passage[:-1], digest)
             self.counts.update({} if kept else {"passages": 1, "bytes": len(passage.text.encode("utf-8"))})
         for alias in aliases:
             self._run("INSERT OR IGNORE INTO also VALUES (?, ?)", digest, alias)
@@ -904,8 +864,12 @@ def _identity(path: str, anchor: str = "") -> str:
 
 def _untaken(name: str, taken: dict[str, int]) -> str:
     """The name, with `-2` and on when it is taken already."""
-    taken[name] = number = taken.get(name, 0) + 1
-    return name if number == 1 else _untaken(f"{name}-{number}", taken)
+    free = name
+    while free in taken:
+        taken[name] += 1
+        free = f"{name}-{taken[name]}"
+    taken[free] = 1
+    return free
 
 def _cut(blocks: Iterable[list[str]]) -> Iterator[tuple[str, list[str]]]:
     """Parts of at most MOST_WORDS and MOST_BYTES and about equally long, each with the other addresses in it."""
