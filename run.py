@@ -193,8 +193,8 @@ def open_recording(name: str, cases_path: str | None = None, snapshot_path: str 
         raise Mistaken(f"{shown_path(path)}: not an ordinary file")
     path = os.path.join(folder, "manifest.json")
     manifest = tools.checked_manifest(read_json(path), shown_path(path))
-    given, cases = load(cases_path or files.get("cases.json", CASES), load_cases)
-    corpus = read_corpus(snapshot_path or files.get("snapshot.json", SNAPSHOT))
+    given, cases = load(files.get("cases.json", CASES) if cases_path is None else cases_path, load_cases)
+    corpus = read_corpus(files.get("snapshot.json", SNAPSHOT) if snapshot_path is None else snapshot_path)
     report = read_json(files["report.json"]) if "report.json" in files else None
     if report is not None and not evaluate.is_report(report):
         raise Mistaken(f"{shown_path(files['report.json'])}: not a report: it has no list of trials with ids")
@@ -356,29 +356,40 @@ def ask_command(argv: list[str]) -> int:
 
 def live(options: Options) -> int:
     """Show the plan, and carry it out where that is approved; raises Mistaken."""
-    folder, recording = resumable(options) if options.resume else planned(options)
+    folder, recording = planned(options) if options.resume is None else resumable(options)
     if options.execute_approved:
         provider.find_key(os.environ)
-    for name, value in plan_rows(folder, recording, options.resume):
+    for name, value in plan_rows(folder, recording, options.resume is not None):
         say(f"{name:12}  {value}")
     if not options.execute_approved:
         say("Nothing was sent. --execute-approved makes this run.")
         return DONE
-    try:
-        if not options.resume:
-            os.makedirs(RECORDINGS, exist_ok=True)
-            os.mkdir(folder)
-            for name, document in {**recording.documents, "manifest.json": recording.manifest}.items():
-                write_file(os.path.join(folder, name), document)
-    except OSError as error:
-        raise Mistaken(f"{shown_path(folder)}: {error.strerror or error}; nothing was sent") from None
+    if options.resume is None:
+        create_recording(folder, {**recording.documents, "manifest.json": recording.manifest})
     return execute(folder, options)
+
+def create_recording(folder: str, documents: dict[str, Any]) -> None:
+    """The folder of a new run with its inputs and, last, its plan, or no folder; raises Mistaken."""
+    try:
+        os.makedirs(RECORDINGS, exist_ok=True)
+        os.mkdir(folder)
+        try:
+            for name, document in documents.items():
+                write_file(os.path.join(folder, name), document)
+        except BaseException:  # Ctrl-C too
+            for name in os.listdir(folder):
+                os.remove(os.path.join(folder, name))
+            os.rmdir(folder)
+            raise
+    except (OSError, UnicodeError) as error:
+        why = "the path of the snapshot is not UTF-8" if isinstance(error, UnicodeError) else error.strerror
+        raise Mistaken(f"{shown_path(folder)}: {why}; nothing was sent") from None
 
 def posed(options: Options, index: retrieval.Index) -> tuple[Any, list[evaluate.Case]]:
     """The cases of a run, checked against the passages, or a question that nobody labelled; raises Mistaken."""
     if options.question is None:
         given, cases = load(options.cases, load_cases)
-        faults = label_check(options.cases, cases, index)[0]
+        faults = label_faults(options.cases, cases, tools.labelled(index, cases), index.versions)
         if faults:
             raise Mistaken(*faults)
         if options.case not in (None, *(case.id for case in cases)):
@@ -443,10 +454,13 @@ def plan_rows(folder: str, recording: Recording, resumed: bool) -> Iterator[tupl
         whole = {at.trial.id: at.json["checks"]["outcome"] for at in played if not at.sending.missing}
         yield from tools.progress_rows([trial.id for trial in plan], whole, recording.exchanges.trials)
 
-def write_file(path: str, content: Any) -> None:
-    """Put JSON, a text, or what a function writes, into a file as a whole or not at all; raises OSError."""
+def write_file(path: str, content: Any, ready: Callable[[], None] = lambda: None) -> None:
+    """Put JSON, a text, or what a function writes, into a file as a whole or not at all, once it is `ready`, which may
+    raise; raises OSError. What a process that was killed left under this name goes; permissions stay."""
     part = f"{path}.{os.getpid()}.part"
     try:
+        if os.path.lexists(part):
+            os.remove(part)
         if callable(content):
             content(part)
         else:
@@ -455,6 +469,9 @@ def write_file(path: str, content: Any) -> None:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
+        ready()
+        if os.path.isfile(path):
+            os.chmod(part, os.stat(path).st_mode & 0o777)
         os.replace(part, path)
     finally:
         if os.path.lexists(part):
@@ -492,7 +509,11 @@ def carry_out(folder: str, journal: provider.Journal, options: Options, played: 
     allowance = tools.allowance(recording.manifest, recording.exchanges.trials, provider.tokens)
     with recording.corpus.opened() as index:
         played.extend(run_live(recording, allowance, options, journal, index))
-    finished, made = open_recording(folder), sum(at.sending.sent for at in played)
+    try:
+        finished = open_recording(folder)
+    except Mistaken as error:
+        raise agent.Stopped(str(error)) from None
+    made = sum(at.sending.sent for at in played)
     exchanges = finished.exchanges.trials
     report = report_json(
         finished, played, [], execution_mode=finished.manifest["execution_mode"], actual_api_requests=made,
@@ -515,8 +536,10 @@ def replay_command(argv: list[str]) -> int:
     about = "With no word, replay a recording; --live plans a live run. The words:\n" + listed
     options = parsed("", argv, about)
     if options.regrade:
-        return regraded(open_recording(options.recording, None, options.snapshot), options.cases or CASES, options.json)
-    page = empty_page(options.html) if options.html else ""
+        tools.alone("--regrade", vars(options), ("regrade", "recording", "cases", "snapshot", "json"))
+        recording = open_recording(options.recording, None, options.snapshot)
+        return regraded(recording, CASES if options.cases is None else options.cases, options.json)
+    page = "" if options.html is None else empty_page(options.html)
     began, recording = time.monotonic(), open_recording(options.recording, options.cases, options.snapshot)
     plan = plan_of(recording)
     chosen = tools.choose(plan, options.case, options.mode, options.repeat)
@@ -544,10 +567,17 @@ def regraded(recording: Recording, path: str, as_json: bool) -> int:
         places = {(case.version, name) for case in cases for name in case.named} | read_in(stored)
         passages = tools.passages_at(index, sorted(places))
     told = evaluate.regrade(stored, recording.documents["cases.json"], today, passages, within)
-    changed = sum(at["stored"] != at["today"] for at in told)
     rows = tools.tables(columns(text=False), evaluate.rows(told, "trial", "stored", "today", "labels"))
-    told_last = f"{changed} of {len(told)} grades are others today; nothing was written"
-    return show([*rows, told_last], told if as_json else None)
+    lines = tools.regraded_lines(told, set(evaluate.Outcome), "cases" in recording.changed)
+    show([*rows, *lines], told if as_json else None)
+    return tell_edits(recording)
+
+def tell_edits(*recordings: Recording) -> int:
+    """Complain of each edit of a finished recording; the exit code that says whether there was one."""
+    edits = [f"{recording.name}: {edit}" for recording in recordings for edit in recording.edits]
+    for edit in edits:
+        complain(edit)
+    return DIFFERS if edits else DONE
 
 def stored_trials(recording: Recording) -> list[dict[str, Any]]:
     """The trials of a report; raises Mistaken where the run has none yet."""
@@ -598,19 +628,24 @@ def check_command(argv: list[str]) -> int:
         except Faulty as error:
             faults += error.lines
     if not faults:
-        cases = loaded[0][1]
-        with loaded[1].opened() as index:
-            faults, weak = label_check(options.cases, cases, index)
-            say(f"{len(cases)} cases, {sum(map(index.count, index.versions))} passages")
+        cases, source = loaded[0][1], loaded[1].source
+        if isinstance(source, str):
+            with loaded[1].opened() as index:
+                passages, versions = tools.labelled(index, cases), index.versions
+                count = sum(map(index.count, versions))
+        else:  # without an index: a machine that lacks FTS5 can check too
+            passages, count = [passage._asdict() for passage in source.passages], len(source.passages)
+            versions = tuple(sorted({passage.version for passage in source.passages}))
+        faults = label_faults(options.cases, cases, passages, versions)
+        weak = evaluate.weak_labels(cases, passages, within)
+        say(f"{len(cases)} cases, {count} passages")
     say(*(f"fault: {fault}" for fault in faults), *(f"weak: {label}" for label in weak),
         f"{len(faults)} faults, {len(weak)} weak labels")
     return DIFFERS if faults else DONE
 
-def label_check(path: str, cases: list[evaluate.Case], index: retrieval.Index) -> tuple[list[str], list[str]]:
-    """The faults of the labels in a file beside a snapshot, and what is weak about them."""
-    passages = tools.passages_at(index, ((case.version, name) for case in cases for name in case.named))
-    faults = evaluate.label_faults(cases, passages, index.versions)
-    return [f"{shown_path(path)}: {fault}" for fault in faults], evaluate.weak_labels(cases, passages, within)
+def label_faults(path: str, cases: list[evaluate.Case], passages: list[Any], versions: tuple[str, ...]) -> list[str]:
+    """The faults of the labels in a file beside the passages of a snapshot."""
+    return [f"{shown_path(path)}: {fault}" for fault in evaluate.label_faults(cases, passages, versions)]
 
 def guards_command(argv: list[str]) -> int:
     """Every guard, tripped on purpose by a scripted model: no key, no network."""
@@ -670,7 +705,7 @@ def search_command(argv: list[str]) -> int:
     """What retrieval finds for a query, with the matched words marked; nothing is sent anywhere."""
     options = parsed("search", argv)
     query = " ".join(options.words)
-    if options.judge:
+    if options.judge is not None:
         return judged_command(options, query)
     if not query.strip() or len(query) > agent.LONGEST:
         raise Mistaken(f"a query has 1 to {agent.LONGEST} characters and is not blank; this one has {len(query)}")
@@ -682,13 +717,14 @@ def judged_command(options: Options, words: str) -> int:
     """Search for each judged query of a file, and print the measures of the rankings, each and in the mean."""
     def read(path: str) -> Any:
         try:
-            return read_json(path) if path.endswith(".json") else read_bytes(path).decode("utf-8-sig")
+            return read_json(path) if path.lower().endswith(".json") else read_bytes(path).decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise Mistaken(f"{shown_path(path)}: not UTF-8: {error}") from None
 
     queries = load(options.judge, evaluate.load_judged, read)[1]
+    cases = [] if options.cases is None else load(options.cases, load_cases)[1]
     with read_corpus(options.snapshot).opened() as index:
-        rankings, aliases = tools.ranked(index, queries, options.judge, words, options.version, options.k)
+        rankings, aliases = tools.ranked(index, queries, options.judge, words, cases, options.version, options.k)
     told = evaluate.judge(queries, rankings, options.k, True, aliases)
     each = evaluate.rows(told["queries"], "query", *evaluate.MEASURES, "unjudged")
     both = tools.tables(columns(text=False), each, evaluate.rows(told["means"], "measure", "mean", "over", "of"))
@@ -697,21 +733,25 @@ def judged_command(options: Options, words: str) -> int:
 def build_command(argv: list[str]) -> int:
     """A snapshot from documents (HTML, Markdown, plain text), or one version more in a snapshot."""
     options = parsed("build", argv)
-    tools.check_build(options.out, options.base_url)
+    tools.check_build(options.out, options.base_url, options.paths, RECORDINGS)
     try:
         agent.checked(agent.Task("?", options.version, "agent"))
         made = retrieval.Build(options.version, options.base_url, options.encoding, "")  # "": SQLite keeps a file
         with raising("SIGTERM", KeyboardInterrupt("SIGTERM")), contextlib.closing(made) as build:
-            return carry_build(build, options)
-    except (agent.Mistake, retrieval.BuildFault, retrieval.IndexFault, retrieval.SnapshotFaults, OSError) as error:
+            counts = carry_build(build, os.path.realpath(options.out), options)
+    except (agent.Mistake, retrieval.BuildFault, retrieval.IndexFault, retrieval.SnapshotFaults, OSError,
+            ValueError) as error:  # ValueError: a NUL in a path
         if isinstance(error, OSError) and error.filename:
             raise Mistaken(f"{shown_path(error.filename)}: {error.strerror}; nothing was written") from None
         raise Mistaken(f"{error}; nothing was written") from None
+    say(*tools.built_lines(options.out, os.path.getsize(options.out), counts, build.counts))
+    return DIFFERS if counts["refused"] else DONE
 
-def carry_build(build: retrieval.Build, options: Options) -> int:
-    """Read the documents, write the snapshot, and tell what became of every file."""
-    if os.path.lexists(options.out):
-        with read_corpus(options.out).opened() as old:
+def carry_build(build: retrieval.Build, out: str, options: Options) -> dict[str, int]:
+    """Read the documents and write the snapshot; how many files were used, skipped and refused."""
+    before = tools.stamp(out)
+    if before:
+        with read_corpus(out).opened() as old:
             tools.keep_others(build, old, options.out, options.version, options.replace)
     counts = {"used": 0, "skipped": 0, "refused": 0}
 
@@ -727,26 +767,33 @@ def carry_build(build: retrieval.Build, options: Options) -> int:
             print(f"\r\x1b[K{counts['used']} files: {tools.visible(name)[:60]}", end="", file=sys.stderr, flush=True)
     if not counts["used"]:
         raise Mistaken(f"no document among the {sum(counts.values())} files of {', '.join(options.paths)}")
-    if options.out.endswith(".sqlite"):
-        write_file(options.out, lambda part: retrieval.create_store(part, "documents", build.passages()))
+
+    def unchanged() -> None:
+        if tools.stamp(out) != before:
+            raise Mistaken(f"{options.out} was changed by another while this was built; it stays: build again")
+
+    if out.endswith(".sqlite"):
+        write_file(out, lambda part: retrieval.create_store(part, "documents", build.passages()), unchanged)
     else:
         passages = [{name: value for name, value in at._asdict().items() if value} for at in build.passages()]
-        write_file(options.out, {"profile": "documents", "passages": passages})
-    say(*tools.built_lines(options.out, os.path.getsize(options.out), counts, build.counts))
-    return DIFFERS if counts["refused"] else DONE
+        write_file(out, {"profile": "documents", "passages": passages}, unchanged)
+    return counts
 
 def compare_command(argv: list[str]) -> int:
     """Two recordings, or the two paths of one: pairs, intervals, costs, and whether they can be told apart."""
     options = parsed("compare", argv)
-    trials = stored_trials(open_recording(options.a))
+    compared = [open_recording(name) for name in (options.a, options.b) if name is not None]
+    trials, cases = stored_trials(compared[0]), {case.id: case for at in compared for case in at.cases}
     if options.b is None:
         sides = {f"{mode} path": [at for at in trials if at.get("mode") == mode] for mode in ("fixed", "agent")}
     else:
-        sides = {options.a: trials, f"{options.b} ": stored_trials(open_recording(options.b))}
-    told = evaluate.compare(*sides.values())
-    measures = [evaluate.rows(told[name], *told[name][0]) for name in ("rates", "cost", "abstention")]
+        sides = {options.a: trials, f"{options.b} ": stored_trials(compared[1])}
+    told, k = evaluate.compare(*sides.values()), compared[0].manifest["candidates"]
+    found = [{"side": "ab"[at], **one} for at, side in enumerate(sides.values())
+             for one in evaluate.judge_searches(side, cases, k)["means"]]
+    measures = [evaluate.rows(one, *one[0]) for one in (told["rates"], told["cost"], told["abstention"], found) if one]
     say(*tools.comparison_lines(told, sides, measures, columns(text=False)))
-    return DONE
+    return tell_edits(*compared)
 
 def audit_command(argv: list[str]) -> int:
     """The audit of a cited report: links, claims and questions, each with its own denominator."""
@@ -762,7 +809,7 @@ def study_command(argv: list[str]) -> int:
         told = evaluate.study(read_json(os.path.join(RECORDINGS, "packing.json")), options.budget, options.order)
     except ValueError as error:
         raise Mistaken(str(error)) from None
-    runs, fields = {}, ("control", "request", "decision", "missing_evidence", "refused_attempt", "kept")
+    runs, fields = {}, [name for name in told["executions"][0] if name not in ("arm", "ledger")]
     for arm in (at["arm"] for at in told["arms"]):
         runs[arm] = evaluate.rows([run for run in told["executions"] if run["arm"] == arm], *fields)
     arms = evaluate.rows(told["arms"], *list(told["arms"][0])[:5])

@@ -64,6 +64,7 @@ FLAGS: dict[str, dict[str, dict[str, Any]]] = {
     "search": {
         "words": {"nargs": "*", "metavar": "WORDS"}, "--version": _VERSION,
         "--judge": {"metavar": "FILE", "help": "measure the rankings of judged queries: JSON, or TREC qrels"},
+        "--cases": {"metavar": "FILE", "help": "with --judge: the questions of a qrels file, by the ids of cases"},
         "--snapshot": _PUBLISHED, "-k": {**_NUMBER, "default": 10, "help": "how many passages at most, 1 to 100"},
         "--json": _JSON},
     "build": {
@@ -166,6 +167,10 @@ def passages_at(index: retrieval.Index, places: Iterable[tuple[str, str]]) -> li
     found = (index.passage(name, version) for version, name in dict.fromkeys(places))
     return [passage._asdict() for passage in found if passage]
 
+def labelled(index: retrieval.Index, cases: Iterable[Any]) -> list[dict[str, Any]]:
+    """The passages that the labels of cases name and the index has, as JSON."""
+    return passages_at(index, ((case.version, name) for case in cases for name in case.named))
+
 def ranking(index: retrieval.Index, query: str, version: str, limit: int) -> list[str]:
     """The ids of what a search finds, best first; none where it fails."""
     try:
@@ -174,16 +179,20 @@ def ranking(index: retrieval.Index, query: str, version: str, limit: int) -> lis
         return []
 
 def ranked(
-    index: retrieval.Index, queries: Sequence[Mapping[str, Any]], path: str, words: str, version: str | None, limit: int
+    index: retrieval.Index, queries: Sequence[Mapping[str, Any]], path: str, words: str, cases: Iterable[Any],
+    version: str | None, limit: int
 ) -> tuple[dict[str, list[str]], dict[str, tuple[str, ...]]]:
-    """The ranking of each judged query of a file, by id, and the aliases of the passages in them; a single query
-    without a text has that of `words`. Raises Mistaken."""
+    """The ranking of each judged query of a file, by id, and the aliases of the passages in them. A query without a
+    text has that of the case of its id, or a single one that of `words`. Raises Mistaken."""
     rankings, aliases = dict[str, list[str]](), dict[str, tuple[str, ...]]()
+    asked = {case.id: case for case in cases}
     for at in queries:
-        text = at["query"] or (words if len(queries) == 1 else "")
-        if not text:
-            raise Mistaken(f"{path}: query {at['id']} has no text: give it as WORDS, or queries as JSON")
-        of = version_of(at["version"] or version, index.versions)
+        case = asked.get(at["id"])
+        text = at["query"] or (case.question if case else words if len(queries) == 1 else "")
+        if not text.strip() or len(text) > agent.LONGEST:
+            raise Mistaken(f"{path}: query {at['id']} has no text of 1 to {agent.LONGEST} characters: give it as WORDS, "
+                           "the questions by --cases, or queries as JSON")
+        of = version_of(at["version"] or (case.version if case else version), index.versions)
         try:
             found = index.search(text, of, limit).passages
         except (ValueError, retrieval.SearchFailed) as error:
@@ -576,43 +585,63 @@ def filled(page: str, report: Any, events: Any, cases: Iterable[Any], passages: 
     return page.replace(EMPTY, EMPTY.replace("></", f">{text}</"))
 
 # === Documents ========================================================================================================
-def documents(paths: Iterable[str]) -> Iterator[tuple[str, str, str]]:
-    """Every file there is, in order: its name below the path given, its path, and why it is no document."""
+def documents(paths: Iterable[str]) -> Iterator[tuple[str, str, str, str]]:
+    """Every file there is, in order: its name below the path given, its path, and where it is not to be read what
+    becomes of it (skipped, refused) and why."""
     import stat
 
     for top in paths:
-        if not os.path.isdir(top):
-            yield os.path.basename(top), top, "" if os.path.isfile(top) else "no file and no folder"
-            continue
-        sphinx, faults = not {"objects.inv", ".buildinfo"}.isdisjoint(os.listdir(top)), list[OSError]()
-        for folder, folders, files in os.walk(top, onerror=faults.append):
-            folders.sort()
-            for path in (os.path.join(folder, name) for name in sorted(files + folders)):
-                name, mode = os.path.relpath(path, top).replace(os.sep, "/"), os.lstat(path).st_mode
-                if not stat.S_ISDIR(mode):
-                    odd = "a symbolic link" if stat.S_ISLNK(mode) else "" if stat.S_ISREG(mode) else "no ordinary file"
-                    yield name, path, odd or retrieval.skipped(name, sphinx)
-        yield from ((str(at.filename), str(at.filename), at.strerror or "cannot be read") for at in faults)
+        sphinx, waiting = False, [top]
+        while waiting:
+            path = waiting.pop()
+            name = os.path.basename(top) if path == top else os.path.relpath(path, top).replace(os.sep, "/")
+            try:
+                mode = (os.stat if path == top else os.lstat)(path).st_mode
+                inside = sorted(os.listdir(path), reverse=True) if stat.S_ISDIR(mode) else []
+            except OSError as error:
+                yield name, path, "refused", error.strerror or "cannot be read"
+                continue
+            if not stat.S_ISDIR(mode):
+                odd = "a symbolic link" if stat.S_ISLNK(mode) else "" if stat.S_ISREG(mode) else "no ordinary file"
+                why = odd or retrieval.skipped(name, sphinx)
+                yield name, path, "skipped" * bool(why), why
+            elif path != top and os.path.basename(path).startswith("."):
+                yield name, path, "skipped", "a hidden folder"
+            else:
+                sphinx = sphinx or (path == top and not {"objects.inv", ".buildinfo"}.isdisjoint(inside))
+                waiting += [os.path.join(path, at) for at in inside]
 
 def read_documents(
     build: retrieval.Build, paths: Iterable[str], read: Callable[[str], bytes]
 ) -> Iterator[tuple[str, str, str, str]]:
     """Take every document into a build: what became of it (used, skipped, refused), its name, its path, and why."""
-    for name, path, why in documents(paths):
-        became = "skipped" if why else "used"
+    for name, path, became, why in documents(paths):
         try:
             why = why or "; ".join(build.add(name, read(path)))
         except (OSError, retrieval.DocumentRefused, retrieval.DocumentSkipped) as error:
             became = "skipped" if isinstance(error, retrieval.DocumentSkipped) else "refused"
             why = getattr(error, "strerror", None) or str(error)
-        yield became, name, path, why
+        yield became or "used", name, path, why
 
-def check_build(path: str, base_url: str) -> None:
+def stamp(path: str) -> tuple[int, int, int] | None:
+    """What tells whether a file is still the one it was; None where there is none."""
+    if not os.path.lexists(path):
+        return None
+    known = os.stat(path)
+    return known.st_ino, known.st_size, known.st_mtime_ns
+
+def check_build(path: str, base_url: str, documents: Iterable[str], recordings: str) -> None:
     """Raises Mistaken for a snapshot that cannot have this name, or documents that cannot have this address."""
+    for missing in (at for at in documents if not os.path.exists(at)):
+        raise Mistaken(f"{missing}: no such file or folder")
+    if os.path.realpath(path).startswith(os.path.join(os.path.realpath(recordings), "")):
+        raise Mistaken(f"-o {path}: lies among the recordings, which nothing but their run writes to")
+    if os.path.lexists(path) and not os.access(path, os.W_OK):
+        raise Mistaken(f"-o {path}: is read-only")
     if not path.endswith((".json", ".sqlite")):
         raise Mistaken(f"-o {path}: the name of a snapshot ends in .json or .sqlite")
-    if not re.fullmatch("(?:https?://[!-~]+)?", base_url):
-        raise Mistaken(f"--base-url {base_url}: not an http:// or https:// address")
+    if not re.fullmatch("(?:https?://[!-~]+)?", base_url) or not {"#", "?"}.isdisjoint(base_url):
+        raise Mistaken(f"--base-url {base_url}: not an http:// or https:// address without ? and #")
 
 def keep_others(build: retrieval.Build, old: retrieval.Index, path: str, version: str, replace: bool) -> None:
     """Take the passages of other versions of a snapshot into a build; raises Mistaken."""
@@ -881,6 +910,21 @@ def audit_lines(told: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"not at its span: {name}: there stands {agent.shown(text)}" for name, text in told["moved"].items())
     for at in told["references"]:
         yield f"reference of {at['dated']}: {at['sha256']}" + (f", {at['reason']}" if "reason" in at else "")
+
+def alone(flag: str, options: Mapping[str, Any], allowed: Iterable[str]) -> None:
+    """Raises Mistaken where a flag stands beside others that it does not take."""
+    others = [f"--{name}" for name, value in options.items() if name not in allowed and value not in (None, False)]
+    if others:
+        raise Mistaken(f"{flag} does not go with {', '.join(others)}")
+
+def regraded_lines(told: Sequence[Mapping[str, Any]], outcomes: set[str], unkept: bool) -> Iterator[str]:
+    """How many grades are others today; `unkept` labels are not those of the run, and nothing keeps those."""
+    graded = [at for at in told if at["today"] in outcomes]
+    if unkept:
+        yield "the labels were changed since the run, which keeps none of its own: which of them, cannot be told"
+    changed = sum(at["stored"] != at["today"] for at in graded)
+    rest = f"{len(told) - len(graded)} trials have no grade of today; " if len(graded) < len(told) else ""
+    yield f"{changed} of {len(graded)} grades are others today; {rest}nothing was written"
 
 def study_lines(told: Mapping[str, Any], runs: Mapping[str, list[list[str]]], most: int) -> Iterator[str]:
     """What the packing study found, with a table of the runs of each arm."""

@@ -4,6 +4,7 @@ What the numbers are is tested where they are computed (test_measures, test_audi
 what a person gets: figures on the screen, exit codes, one line for a mistake, and that nothing stored is written to.
 """
 
+import hashlib
 import html.parser
 import json
 import os
@@ -45,6 +46,12 @@ class Desk(Lab):
         change(document)
         write(json.dumps(document), path)
 
+    def seal(self, name: str) -> None:
+        """Write SHA256SUMS of a recording anew."""
+        files = sorted(os.listdir(self.path(name)))
+        sums = (f"{hashlib.sha256(read(self.path(name, file))).hexdigest()}  {file}\n" for file in files)
+        write("".join(sums), self.path(name, "SHA256SUMS"))
+
 
 class Compare(Desk):
     def test_the_two_paths_of_the_published_run_cannot_be_told_apart(self) -> None:
@@ -62,10 +69,27 @@ class Compare(Desk):
             report["trials"][0]["checks"]["outcome"] = "not_measured"
 
         self.edit(self.copied("spoiled"), spoil)
+        self.seal("spoiled")
         lines = self.lines("compare", "published", "spoiled")
         self.assertIn("pairs: 0 both, 7 only a, 0 only b, 8 neither", lines)
         self.assertIn("left out: overwrite-fixed-1: pass in a, not_measured in b", lines)
         self.assertRegex(lines[-1], "^a passed more often: of 15 pairs 7 passed only in a, 0 only in b, p = 0.0156;")
+
+    def test_an_edited_report_is_compared_and_told(self) -> None:
+        self.copied("mine")
+        self.seal("mine")
+        self.edit(self.path("mine", "report.json"), lambda report: report["trials"].clear())
+        for argv in (("compare", "mine"), ("compare", "published", "mine"), ("--regrade", "--recording", "mine")):
+            with self.subTest(argv=argv):
+                ran = self.kit(*argv)
+                self.assertEqual(ran.code, 1, ran)
+                self.assertIn("mine: report.json was edited after the run", ran.err)
+        self.assertIn("of 0 pairs", self.kit("compare", "mine").out)
+
+    def test_the_searches_are_measured_beside_the_outcomes(self) -> None:
+        lines = self.lines("compare", "published")
+        self.assertIn("side measure mean over of", lines)
+        self.assertTrue(any(re.fullmatch(r"a ndcg@2 0\.\d{3} 6 8", line) for line in lines), lines)
 
     def test_what_cannot_be_compared_is_one_line(self) -> None:
         os.remove(self.copied("begun"))
@@ -148,6 +172,11 @@ class Judge(Desk):
         lines = self.lines("search", "--judge", "one.qrels", "--version", "3.12", "existing", "file")
         self.assertIn("hit@10 1.000 1 1", lines)
 
+    def test_qrels_of_several_queries_take_the_questions_of_cases(self) -> None:
+        write("overwrite 0 path-write 1\nnewline-version 0 path-read-3-13 1\n", "two.qrels")
+        lines = self.lines("search", "--judge", "two.qrels", "--cases", "cases.json")
+        self.assertIn("hit@10 1.000 2 2", lines)
+
     def test_what_cannot_be_judged_is_told_by_line_or_field(self) -> None:
         write("q1 0 path-write 1\nq1 0 json-text\n", "odd.qrels")
         write("q1 0 path-write 1\nq2 0 path-write 1\n", "two.qrels")
@@ -165,6 +194,7 @@ class Judge(Desk):
 class Regrade(Desk):
     def test_both_grades_and_the_changed_label_are_shown_and_nothing_is_written(self) -> None:
         self.copied("mine")
+        self.seal("mine")
         before = {name: read(self.path("mine", name)) for name in os.listdir(self.path("mine"))}
         cases = json.loads(read("cases.json"))
         cases["cases"][0]["answer_patterns"] = ["never said"]
@@ -174,8 +204,12 @@ class Regrade(Desk):
         self.assertIn("overwrite-fixed-1 pass fail answer_patterns", lines)
         self.assertIn("serialize-and-save-agent-2 pass pass", [line.strip() for line in lines])
         self.assertTrue(any(line.startswith("unsupported-fixed-1 fail no such case") for line in lines), lines)
-        self.assertEqual(lines[-1], "8 of 16 grades are others today; nothing was written")
+        self.assertEqual(
+            lines[-1], "4 of 12 grades are others today; 4 trials have no grade of today; nothing was written")
         self.assertEqual({name: read(self.path("mine", name)) for name in os.listdir(self.path("mine"))}, before)
+        for flag in (("--case", "overwrite"), ("--mode", "fixed"), ("--repeat", "1"), ("--trace",), ("--html", "x.html")):
+            with self.subTest(flag=flag):
+                self.assert_refused(self.kit("--regrade", *flag), "--regrade", flag[0])
         told = json.loads(self.kit("--regrade", "--recording", "mine", "--cases", "today.json", "--json").out)
         self.assertEqual([at["labels"] for at in told][:1], [["answer_patterns"]])
 

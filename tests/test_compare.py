@@ -129,8 +129,8 @@ class Comparing(unittest.TestCase):
         away = trial("not_measured", "b") | {"result": {"status": "answered"}, "checks": {
             "outcome": "not_measured", "retrieval_targets_read": True}}
         told = compare([away], [trial("pass", "b")])
-        self.assertEqual([sum(at[name] for name in ("answered", "stopped", "neither")) for at in told["abstention"]][:2],
-                         [0, 0])
+        ended = [sum(at[name] for name in ("answered", "stopped", "neither")) for at in told["abstention"]]
+        self.assertEqual(ended[:2], [0, 0])
 
     def test_a_twentieth_is_the_limit_of_the_verdict(self) -> None:
         """13 of 17 discordant pairs: p = 0.049."""
