@@ -48,7 +48,7 @@ def call(name: str, **arguments: Any) -> dict[str, Any]:
 class Serving(unittest.TestCase):
     def setUp(self) -> None:
         self.index = published()
-        self.addCleanup(self.index.close)
+        self.addCleanup(lambda: self.index.close())  # whichever it is then
 
     def ask(self, message: Any) -> Any:
         """The parsed answer to a message, which is JSON or a line as it is."""
