@@ -553,8 +553,7 @@ def found_lines(found: Mapping[str, Any], columns: int) -> Iterator[str]:
             yield "the plain profile finds only whole runs of text that is written without spaces"
 
 # === Serving over MCP =================================================================================================
-# modelcontextprotocol.io: up to 2025-11-25 a session opens with `initialize`, later each request names its revision. No
-# session is kept here: what a passage must be, its receipt says.
+# modelcontextprotocol.io: SESSIONS open with `initialize`, later each request names its revision. None is kept here.
 SESSIONS, STATELESS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"), ("2026-07-28",)
 MESSAGE_BYTES, MOST_BATCHED, MOST_HANDLES, TITLE_CHARACTERS = 1_000_000, 20, 20, 200
 PASSAGE_BYTES = agent.LARGEST.source_bytes  # of the passage that one call may hand out
@@ -579,8 +578,7 @@ def reply(line: str | bytes, index: retrieval.Index) -> str | None:
     try:
         message = agent.load_json(line) if len(line) <= MESSAGE_BYTES else None
     except agent.NotJson as error:
-        refused = {"code": -32700, "message": f"not JSON as it is taken: {error}"}
-        return json.dumps({"jsonrpc": "2.0", "id": None, "error": refused})
+        return json.dumps({"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": f"not JSON: {error}"}})
     if isinstance(message, list) and 1 <= len(message) <= MOST_BATCHED:
         told: Any = [answer for answer in (_answered(one, index, batched=True) for one in message) if answer]
     else:
@@ -597,8 +595,7 @@ def _answered(message: Any, index: retrieval.Index, batched: bool = False) -> di
     head = {"jsonrpc": "2.0", "id": number if known else None}
     try:
         if said.get("jsonrpc") != "2.0" or type(method) is not str or ("id" in said and not known):
-            raise _Bad(-32600, 'not a request: an object with "jsonrpc": "2.0", a method and an id (a string or an '
-                               f"integer), or 1 to {MOST_BATCHED} of them, in at most {MESSAGE_BYTES} bytes")
+            raise _Bad(-32600, f"no request, or 1 to {MOST_BATCHED} of them, of JSON-RPC 2.0 in {MESSAGE_BYTES} bytes")
         return {**head, "result": _result(method, said.get("params"), index, batched)} if known else None
     except _Bad as bad:
         return {**head, "error": bad.error}
@@ -608,8 +605,7 @@ def _result(method: str, params: Any, index: retrieval.Index, batched: bool) -> 
     params = {} if params is None else params
     meta = params.get("_meta", {}) if isinstance(params, dict) else None
     if not isinstance(meta, dict):  # JSON-RPC knows params by position; a number or a text is no params at all
-        code = -32602 if isinstance(params, (dict, list)) else -32600
-        raise _Bad(code, "params, and params._meta, must be objects")
+        raise _Bad(-32602 if isinstance(params, (dict, list)) else -32600, "params, and params._meta, must be objects")
     asked = params.get("protocolVersion") if method == "initialize" else meta.get(f"{_META}protocolVersion")
     stateless = method != "initialize" and (method == "server/discover" or f"{_META}protocolVersion" in meta)
     if type(asked) is not str and (stateless or method == "initialize"):
@@ -641,12 +637,10 @@ def _tools(versions: Sequence[str]) -> list[dict[str, Any]]:
     candidates = {"type": "array", "items": _form({**_RECEIPT, "rank": _COUNT})}
     return [{"name": name, "description": f"{told} {_FREE}", "annotations": hints, "inputSchema": takes,
              "outputSchema": gives} for name, told, takes, gives in (
-        ("search", "Find passages of the documentation by words, best first. Gives handles (id, version, title, size, "
-                   f"hash), never text: read what you need. Versions: {', '.join(versions)}.",
+        ("search", f"Find passages by words, best first: handles, no text, to read. Versions: {', '.join(versions)}.",
          _form({"query": {**_TEXT, "maxLength": agent.LONGEST}}, version=version, limit=limit),
          _form({"query": _TEXT, "version": _TEXT, "outcome": _TEXT, "candidates": candidates})),
-        ("read", "Text and address of one passage that a search found, by its handle. Refused where it is not what its "
-                 f"hash says, and above {PASSAGE_BYTES} bytes.",
+        ("read", f"A passage by its handle: text, url. Refused with another hash, or above {PASSAGE_BYTES} bytes.",
          _form({"source_id": _TEXT, "text_sha256": _TEXT}, version=version),
          _form({**_RECEIPT, "url": _TEXT, "text": _TEXT})))]
 
@@ -661,11 +655,9 @@ def _called(params: Mapping[str, Any], index: retrieval.Index) -> dict[str, Any]
     if type(name) is not str or name not in forms or not isinstance(arguments, dict):
         raise _Bad(-32602, f"no tool {agent.shown(name)} with {agent.shown(arguments)}: search or read, and an object")
     given = {field: value for field, value in arguments.items() if value is not None}  # null: as if it were not there
-    kinds: dict[str, type] = {
-        field: int if at["type"] == "integer" else str for field, at in forms[name]["properties"].items()
-        if field in given or field in forms[name]["required"]}
+    expected = [field for field in forms[name]["properties"] if field in given or field in forms[name]["required"]]
     try:
-        for fault in agent.misfit("arguments", given, kinds):
+        for fault in agent.misfit("arguments", given, {field: int if field == "limit" else str for field in expected}):
             raise ValueError(fault)
         told = (_searched if name == "search" else _read)(index, **given)
     except (agent.Fault, retrieval.SearchFailed, ValueError) as refused:
@@ -676,8 +668,7 @@ def _called(params: Mapping[str, Any], index: retrieval.Index) -> dict[str, Any]
 def _searched(index: retrieval.Index, query: str, version: str = "", limit: int = 5) -> dict[str, Any]:
     version = index.versions[0] if not version and len(index.versions) == 1 else version
     if not query.strip() or len(query) > agent.LONGEST or not 1 <= limit <= MOST_HANDLES:
-        most = f"at most {agent.LONGEST}, not blank; limit 1 to {MOST_HANDLES}"
-        raise ValueError(f"a query of {len(query)} characters, limit {limit}; {most}")
+        raise ValueError(f"a query has 1 to {agent.LONGEST} characters, not blank; limit is 1 to {MOST_HANDLES}")
     if version not in index.versions:
         raise ValueError(f"version is {agent.shown(version)}; there are {', '.join(index.versions)}")
     box = Toolbox(index, version)
@@ -707,6 +698,7 @@ NOT_IN = {  # what a form has no place for, which the export itself says, or who
     "junit": "Requests, replies, observations, answers, citations, tokens and findings: export jsonl or inspect.",
     "jsonl": "Requests and replies: export inspect, or read exchanges.jsonl.",
 }
+STOPS = {"STOP": "stop", "MAX_TOKENS": "max_tokens"}
 
 def _at(value: Any, kind: type, *names: str) -> Any:
     """What stands below those names, of a list in its first item, where it is of that type; else an empty one."""
@@ -766,8 +758,7 @@ def inspect_log(name: str, report: Mapping[str, Any], saved: Mapping[str, Mappin
             "metadata": {**{at: report[at] for at in report if at != "trials"}, "not in this log": NOT_IN["inspect"]}},
         "results": {"total_samples": len(samples), "scores": scores,
                     "completed_samples": sum(at["error"] is None for at in samples)},
-        "stats": {"started_at": began, "completed_at": "", "model_usage": {model: usage}}, "samples": samples,
-    }
+        "stats": {"started_at": began, "completed_at": "", "model_usage": {model: usage}}, "samples": samples}
 
 def _sample(trial: Mapping[str, Any], saved: Mapping[int, Any], model: str, began: str) -> dict[str, Any]:
     result, checks, fixed = _at(trial, dict, "result"), _at(trial, dict, "checks"), trial.get("mode") == "fixed"
@@ -781,11 +772,10 @@ def _sample(trial: Mapping[str, Any], saved: Mapping[int, Any], model: str, bega
                       "arguments": _at(at, dict, "arguments"), "result": agent.compact(_at(at, dict, "result")),
                       "working_start": 0 if fixed else clock[: number + 1][-1]})
     mixed = [*tools, *turns] if fixed else [at for pair in zip_longest(turns, tools) for at in pair if at]
-    messages = [[*at["input"], *(choice["message"] for choice in at["output"]["choices"])] for at in turns]
     return {
         "id": f"{trial.get('case_id')}-{trial.get('mode')}", "epoch": _at(trial, int, "repeat"), "uuid": trial["id"],
         "input": _at(result, str, "question"), "target": "", "output": turns[-1]["output"] if turns else {},
-        "messages": [at for both in messages for at in both],
+        "messages": [one for at in turns for one in at["input"] + [to["message"] for to in at["output"]["choices"]]],
         "scores": {"checks": {
             "value": outcome, "answer": _at(result, str, "answer"), "explanation": reason,
             "metadata": {"checks": checks, "findings": trial.get("findings"), "cause": trial.get("cause")}}},
@@ -793,22 +783,20 @@ def _sample(trial: Mapping[str, Any], saved: Mapping[int, Any], model: str, bega
         "events": [{**at, "timestamp": began} for at in mixed],
         "model_usage": {model: _usage(_at(trial, list, "provider_usage"))},
         "total_time": _at(trial, float, "elapsed_seconds"),
-        "error": {"message": reason, "traceback": "", "traceback_ansi": ""} if outcome == "not_measured" else None,
-    }
+        "error": {"message": reason, "traceback": "", "traceback_ansi": ""} if outcome == "not_measured" else None}
 
 def _turn(exchange: Any, model: str) -> dict[str, Any]:
     """An exchange as a model event, with the request and the response as they are."""
     request, outcome = exchange.request, exchange.outcome or {"message": "the reply is not known"}
     response, usage = _at(outcome, dict, "response"), _at(outcome, dict, "response", "usageMetadata")
     said = {"role": "assistant", "content": _parts(_at(response, dict, "candidates", "content")), "source": "generate"}
-    stops = {"STOP": "stop", "MAX_TOKENS": "max_tokens"}
-    stop = stops.get(_at(response, str, "candidates", "finishReason"), "unknown")
+    finish = _at(response, str, "candidates", "finishReason")
     users = [{"role": "user", "content": _parts(at)} for at in _at(request, list, "contents")]
     return {
         "event": "model", "model": model, "tools": [], "tool_choice": "none", "config": {},
         "input": [{"role": "system", "content": _parts(request.get("systemInstruction"))}, *users],
         "output": {"model": _at(response, str, "modelVersion") or model, "usage": _usage([usage]) if usage else None,
-                   "choices": [{"message": said, "stop_reason": stop}] * bool(response)},
+                   "choices": [{"message": said, "stop_reason": STOPS.get(finish, "unknown")}] * bool(response)},
         "call": {"request": request, "response": response or outcome}, "retries": exchange.attempts - 1,
         "error": None if response else _at(outcome, str, "message") or "what came was not one JSON object"}
 
@@ -850,5 +838,4 @@ def claim(name: str, report: Mapping[str, Any], manifest: Mapping[str, Any], tol
         "intervals": told["rates"], "pairs": {**told["counts"], "p": told["p"]}, "left_out": told["left_out"],
         "used": told["cost"], "abstention": told["abstention"], "integrity": list(notes) or ["nothing odd was found"],
         "does_not_establish": [limit for limit, holds in limits.items() if holds],
-        "stale_when": ["the service changes what the model's name stands for", "prompt, schema, settings, labels or "
-                       "passages get another hash", "the documentation changes", "the rules of the grader change"]}
+        "stale_when": ["another model, documentation or grader", "another prompt, schema, config, cases or snapshot"]}
