@@ -15,7 +15,6 @@ from typing import Any, Literal, NamedTuple, Protocol
 # === Reasons ==========================================================================================================
 class Reason(StrEnum):
     """Why a trial ended, or why nothing could run: the word JSON carries, what the trial becomes, and a sentence."""
-
     status: str
     sentence: str
 
@@ -63,47 +62,37 @@ class Reason(StrEnum):
     INVALID_VERSION = "invalid_version", "", "A version is one to three numbers joined by dots, 20 characters at most."
     INVALID_MODE = "invalid_mode", "", "A path is either agent or fixed."
 
-
 BUDGETS = (Reason.BATCH_REQUEST_LIMIT, Reason.TOKEN_BUDGET_LIMIT, Reason.COST_BUDGET_LIMIT)
 # Faults of a request that never left: it does not count as a model call.
 UNSENT = (*BUDGETS, Reason.PROVIDER_INPUT_BYTES_LIMIT, Reason.REPLAY_REQUEST_MISMATCH, Reason.REPLAY_EXHAUSTED)
 
-
 class Fault(Exception):
     """The one exception at the ports: a tool or the model could not do its part; `kind` is a transport fault's."""
-
     def __init__(self, reason: Reason, detail: str, kind: str = "") -> None:
         super().__init__(f"{reason}: {detail}")
         self.reason, self.detail, self.kind = reason, detail, kind
 
-
 class Mistake(Fault):
     """What a person gave cannot be run; told before any trial."""
-
 
 # === Limits and tasks =================================================================================================
 class Limits(NamedTuple):
     """What one trial may use: counts, UTF-8 bytes of passage text, and seconds."""
-
     model_calls: int = 9
     searches: int = 3
     reads: int = 4
     source_bytes: int = 4096
     seconds: int = 180
 
-
 LARGEST = Limits(model_calls=12, searches=4, reads=6, source_bytes=8192, seconds=300)
-
 
 class Task(NamedTuple):
     """One question on one path (`agent` or `fixed`); `candidates` is how many a search hands out."""
-
     question: str
     version: str
     mode: str
     limits: Limits = Limits()
     candidates: int = 2
-
 
 def checked(task: Task) -> Task:
     """The task itself; raises Mistake when it cannot be run."""
@@ -120,23 +109,60 @@ def checked(task: Task) -> Task:
             raise Mistake(reason, f"the {name} is {shown(value)}")
     return task
 
+class Stopped(Exception):
+    """A live run that ended before its trials did, and why; what was recorded is kept."""
+
+class Allowance:
+    """What a whole run may still use: requests, and tokens and money where a budget is set.
+
+    A request is held against the worst it could use: a token a byte, and all its output tokens. The same is taken down
+    where the service did not say what was used. Prices are money per million input and output tokens.
+    """
+    def __init__(self, requests: int, output_tokens: int, budget: Mapping[str, Any]) -> None:
+        self.limits = (requests, budget.get("tokens"), budget.get("cost"))
+        self.output, self.prices = output_tokens, budget.get("prices", (0, 0))
+        self.used: list[float] = [0, 0, 0]
+
+    def _use(self, requests: int, prompt: int, output: int) -> list[float]:
+        return [requests, prompt + output, (prompt * self.prices[0] + output * self.prices[1]) / 1e6]
+
+    def worst(self, size: int, requests: int = 1) -> list[float]:
+        """What requests of `size` bytes could use at most: requests, tokens, money."""
+        return self._use(requests, size * requests, self.output * requests)
+
+    def check(self, size: int) -> None:
+        """Raises Fault when a request of `size` bytes could use more than is left."""
+        for reason, limit, used, more in zip(BUDGETS, self.limits, self.used, self.worst(size), strict=True):
+            if limit is not None and used + more > limit:
+                raise Fault(reason, f"{used:g} of {limit:g} are used; the next request could take {more:g}")
+
+    def count(self, size: int, usage: Mapping[str, Any] | None) -> None:
+        """Take down a request of `size` bytes and the usage that the service told, if it did."""
+        told = {"thoughtsTokenCount": 0, **(usage or {})}
+        counts = [told.get(f"{name}TokenCount") for name in ("prompt", "candidates", "thoughts")]
+        known = all(type(count) is int and count >= 0 for count in counts)
+        use = self._use(1, counts[0] or 0, sum(count or 0 for count in counts[1:])) if known else self.worst(size)
+        self.used = [had + more for had, more in zip(self.used, use, strict=True)]
+
+    def cost(self) -> dict[str, Any]:
+        """The money that was used, where prices were given."""
+        if self.prices == (0, 0):
+            return {"currency_cost": None, "note": "No prices were given."}
+        return {"currency_cost": round(self.used[2], 6), "note": "By the prices given, unknown use at its worst."}
 
 # === The strict loader ================================================================================================
 DEPTH, DIGITS = 32, 100
 
-
 class NotJson(ValueError):
     """A text that is not JSON as this kit takes it, and in one line why."""
-
 
 def load_json(text: str | bytes) -> Any:
     """The value of one JSON text (RFC 8259) that somebody else wrote; raises NotJson. Only UTF-8 passes,
     without a key twice, NaN, infinity however spelled, a lone surrogate, a long number, nesting deeper than DEPTH."""
     try:
         text = text if isinstance(text, str) else text.decode("utf-8")
-        numbers: Any = dict.fromkeys(("parse_float", "parse_int", "parse_constant"), _number)
-        value = json.JSONDecoder(object_pairs_hook=_object, **numbers).decode(text)
-        if text.count("[") + text.count("{") > DEPTH and _depth(value) > DEPTH:
+        value = _DECODER.decode(text)
+        if text.count("[") + text.count("{") > DEPTH and _deep(value):
             raise NotJson(f"nested deeper than {DEPTH}")
         if "\\u" in text or not text.isascii():
             compact(value).encode("utf-8")  # fails on half a surrogate pair
@@ -144,42 +170,44 @@ def load_json(text: str | bytes) -> Any:
         raise NotJson(f"nested deeper than {DEPTH}" if isinstance(error, RecursionError) else str(error)) from None
     return value
 
-
-def _depth(value: Any) -> int:
-    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return 1 + max([_depth(child) for child in children if isinstance(child, (dict, list))], default=0)
-
+def _deep(value: Any) -> bool:
+    """Whether a value is nested deeper than DEPTH; level by level, which is the quickest."""
+    level = [value]
+    for _ in range(DEPTH):
+        inner = (at.values() if isinstance(at, dict) else at for at in level if isinstance(at, (dict, list)))
+        level = [child for children in inner for child in children]
+    return any(isinstance(at, (dict, list)) for at in level)
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(value := dict(pairs)) < len(pairs):
         raise NotJson(f"a key stands twice among {shown([name for name, _ in pairs])}")
     return value
 
+def _whole(text: str) -> int:
+    return int(text) if len(text) <= DIGITS else int(_number(text))
 
-def _number(text: str) -> int | float:
+def _number(text: str) -> float:
     if len(text) > DIGITS or not math.isfinite(float(text)):
         raise NotJson(f"{shown(text)} is not a number that can be kept")
-    return float(text) if set(text) & set(".eE") else int(text)
+    return float(text)
 
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_float=_number, parse_int=_whole, parse_constant=_number)
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 def compact(value: Any) -> str:
     """JSON without spaces, in the order the program wrote it, not escaped to ASCII."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-
+    return _ENCODER.encode(value)
 
 def shown(value: Any) -> str:
     """A value as one short line of ASCII JSON, for a message."""
     text = json.dumps(value, default=repr)
     return text if len(text) <= 80 else f"{text[:60]}... ({len(text)} characters)"
 
-
 # === Facts: the tape ==================================================================================================
 Kind = Literal["started", "asked", "replied", "admitted", "refused", "observed", "ended"]
 
-
 class Handle(NamedTuple):
     """What a search hands back for one passage: metadata and a receipt, never the text."""
-
     source_id: str
     rank: int
     version: str
@@ -187,11 +215,9 @@ class Handle(NamedTuple):
     text_bytes: int
     title: str = ""
 
-
 class Fact(NamedTuple):
     """One thing that happened in a trial, never edited. `asked` stands before the call and `replied` only for a valid
     decision, whatever becomes of it; what is `admitted` counts from there on; `ended` is the last."""
-
     kind: Kind
     reason: Reason = Reason.MODEL_STOPPED  # refused, ended
     detail: str = ""  # refused, ended: one line of what was seen
@@ -204,10 +230,8 @@ class Fact(NamedTuple):
     result: Mapping[str, Any] = {}  # observed: the tool's; ended: {answer, citations}, where answered
     handles: tuple[Handle, ...] = ()  # observed: the receipts of its passages
 
-
 class Tape(list[Fact]):
     """The history of one trial, only ever appended to; all else about the trial is computed from it."""
-
     @property
     def task(self) -> Task:
         """What the trial started with."""
@@ -255,13 +279,11 @@ class Tape(list[Fact]):
             ],
         }
 
-
 # === Decisions ========================================================================================================
 LONGEST, MOST_CITATIONS = 2_000, 6
 ACTIONS = ("search", "read", "answer", "stop")
 FIELDS = ("action", "assessment", "query", "source_id", "answer", "citations")
 _USED_BY = {"query": "search", "source_id": "read", "answer": "answer", "citations": "answer"}
-
 
 def wrong(decision: Any, terms: Callable[[str], tuple[str, ...]]) -> Iterator[Fact]:
     """What is wrong with a decision, in the order of this table; the first is the reason.
@@ -295,7 +317,6 @@ def wrong(decision: Any, terms: Callable[[str], tuple[str, ...]]) -> Iterator[Fa
     if action == "answer" and not (decision["answer"].strip() and citations):
         yield Fact("refused", Reason.MISSING_ANSWER_EVIDENCE, "answer is blank" if citations else "citations is empty")
 
-
 def _misshapen(decision: Any) -> Iterator[str]:
     yield from misfit("decision", decision, {**dict.fromkeys(FIELDS, str), "citations": list})
     if not decision["assessment"].strip():
@@ -307,7 +328,6 @@ def _misshapen(decision: Any) -> Iterator[str]:
         for name, value in part.items():
             if isinstance(value, str) and len(value) > LONGEST:
                 yield f"{prefix}{name} has {len(value)} characters; at most {LONGEST}"
-
 
 def misfit(path: str, value: Any, types: dict[str, type]) -> Iterator[str]:
     """Why a value is not an object of exactly these fields, each of exactly its type."""
@@ -321,17 +341,14 @@ def misfit(path: str, value: Any, types: dict[str, type]) -> Iterator[str]:
         if type(value[name]) is not types[name]:
             yield f"{path}.{name} must be of type {types[name].__name__}, not {shown(value[name])}"
 
-
 # === Admission ========================================================================================================
 class Tools(Protocol):
     """The port to the passages of one version; `search` and `read` may raise Fault."""
-
     def terms(self, text: str) -> tuple[str, ...]: ...  # in order, cut as the index cuts them
     def substance(self, quote: str) -> int: ...  # terms, repeated ones too; unspaced characters count one each
     def search(self, query: str, limit: int) -> tuple[Handle, ...]: ...  # in rank order
     def read(self, handle: Handle) -> dict[str, str]: ...  # {source_id, version, text, url, text_sha256}
     def verify(self, handle: Handle, quote: str) -> str: ...  # why the passage does not hold the quote; "" if it does
-
 
 def objections(tape: Tape, decision: Mapping[str, Any], tools: Tools) -> Iterator[Fact]:
     """Why a valid decision is not admitted, in the order of this table; the first is the reason.
@@ -360,7 +377,6 @@ def objections(tape: Tape, decision: Mapping[str, Any], tools: Tools) -> Iterato
     if action == "answer":
         yield from _citation_objections(tape, decision["citations"], tools)
 
-
 def _read_objections(tape: Tape, source_id: str) -> Iterator[Fact]:
     handles, left = tape.issued(), tape.allowance()
     if source_id not in handles:
@@ -371,7 +387,6 @@ def _read_objections(tape: Tape, source_id: str) -> Iterator[Fact]:
     if left["reads"] < 1 or size > left["source_bytes"]:
         rest = f"{left['reads']} reads and {left['source_bytes']} bytes are left"
         yield Fact("refused", Reason.READ_OR_BYTE_LIMIT, f"{shown(source_id)} has {size} bytes; {rest}")
-
 
 def _citation_objections(tape: Tape, citations: list[dict[str, str]], tools: Tools) -> Iterator[Fact]:
     read, pairs = tape.read(), [(citation["source_id"], citation["quote"]) for citation in citations]
@@ -388,11 +403,9 @@ def _citation_objections(tape: Tape, citations: list[dict[str, str]], tools: Too
             detail = f"citations[{at}]: fewer than two terms or eight characters: {shown(quote)}"
             yield Fact("refused", Reason.TRIVIAL_CITATION, detail)
 
-
 # === The loop =========================================================================================================
 Ask = Callable[[Tape, float], str]  # the port to the model: (tape, seconds left) -> reply text; may raise Fault
 Clock = Callable[[], float]  # the trial's seconds so far
-
 
 def controller(task: Task, tools: Tools, ask: Ask, clock: Clock) -> Iterator[Fact]:
     """Run one trial, yielding each fact as it becomes true, the last its end. Raises Mistake, before any of them."""
@@ -410,7 +423,6 @@ def controller(task: Task, tools: Tools, ask: Ask, clock: Clock) -> Iterator[Fac
             tape.append(Fact("ended", fault.reason, fault.detail, fault.kind))
             yield tape[-1]
 
-
 def _opened(tape: Tape, tools: Tools) -> Iterator[Fact]:
     """The fixed path's own part: search the question once and read every candidate in rank order."""
     if not tools.terms(tape.task.question):
@@ -419,7 +431,6 @@ def _opened(tape: Tape, tools: Tools) -> Iterator[Fact]:
     for source_id, handle in tape.issued().items():
         yield from _read_objections(tape, source_id)
         yield from _read(handle, tools)
-
 
 def _asked(tape: Tape, tools: Tools, ask: Ask, clock: Clock) -> Iterator[Fact]:
     """One model call and what comes of it."""
@@ -437,7 +448,6 @@ def _asked(tape: Tape, tools: Tools, ask: Ask, clock: Clock) -> Iterator[Fact]:
     if clock() >= limits.seconds:
         raise Fault(Reason.DEADLINE, f"{limits.seconds} s were over when the reply came")
     yield from _heard(tape, reply, tools)
-
 
 def _heard(tape: Tape, reply: str, tools: Tools) -> Iterator[Fact]:
     """Judge a reply: validate it, then admit or refuse what it proposes. After a refusal nothing more is run."""
@@ -460,7 +470,6 @@ def _heard(tape: Tape, reply: str, tools: Tools) -> Iterator[Fact]:
         result = {"answer": decision["answer"], "citations": list(cited.values())}
         yield Fact("ended", Reason.CITATION_CONTRACT_PASSED, result=result)
 
-
 def _searched(query: str, limit: int, tools: Tools) -> Iterator[Fact]:
     yield Fact("admitted", tool="search", argument=query)
     handles = tools.search(query, limit)
@@ -468,7 +477,6 @@ def _searched(query: str, limit: int, tools: Tools) -> Iterator[Fact]:
     candidates = [{name: value for name in told if (value := getattr(at, name))} for at in handles]
     found = {"query": query, "candidates": candidates}
     yield Fact("observed", tool="search", argument=query, result=found, handles=handles)
-
 
 def _read(handle: Handle, tools: Tools) -> Iterator[Fact]:
     yield Fact("admitted", tool="read", argument=handle.source_id, source_bytes=handle.text_bytes)

@@ -15,6 +15,7 @@ folding, so `straße` does not match `STRASSE`. `$` also holds before one final 
 every script; `\\Z` and `[0-9]` are the exact forms.
 """
 
+import functools
 import hashlib
 import json
 import math
@@ -225,8 +226,9 @@ def label_faults(cases: Iterable[Case], passages: Passages, versions: Sequence[s
                        for source in case.named if (case.version, source) not in known]
     return faults
 
-def weak_labels(cases: Iterable[Case], passages: Passages) -> list[str]:
-    """Warnings: labels that can be used and do not check what they seem to check."""
+def weak_labels(cases: Iterable[Case], passages: Passages, within: Within = lambda work: work()) -> list[str]:
+    """Warnings: labels that can be used and do not check what they seem to check. A pattern over which `within` raises
+    TimeoutError is one of them."""
     passages, warned = list(passages), []
     for case in cases:
         texts = _own_texts(case, passages)
@@ -236,7 +238,11 @@ def weak_labels(cases: Iterable[Case], passages: Passages) -> list[str]:
             warned.append(f"case '{case.id}': answer_patterns: none, so any text with the right citation passes")
         for field in ("answer_patterns", "forbidden_patterns"):
             for number, pattern in enumerate(getattr(case, field)):
-                weak = _weaknesses(pattern, field == "answer_patterns", case.question, texts)
+                look = _weaknesses(pattern, field == "answer_patterns", case.question, texts)
+                try:
+                    weak = within(functools.partial(list, look))
+                except TimeoutError:
+                    weak = ["the search for it did not end on a source of this case: bound its repeats"]
                 warned += [f"case '{case.id}': {field}[{number}]: {weakness}" for weakness in weak]
     return warned
 
@@ -519,8 +525,8 @@ def _broken(case: Case, seen: Seen, findings: list[str], ranked: set[str]) -> It
     """Each stage that broke and what shows it; of several evidence sets the one with the least missing counts."""
     read, needed, changed = set(seen.read), set(case.needed), Finding.READ_NOT_IN_SNAPSHOT in findings
     found = read.union(*seen.rankings)
-    missed, unread = (min((sorted({*one_set} - had) for one_set in case.evidence_sets or ()), key=len, default=[])
-                      for had in (found, read))
+    lacks = ((sorted({*one_set} - found), sorted({*one_set} - read)) for one_set in case.evidence_sets or ())
+    missed, unread = min(lacks, key=lambda lack: (len(lack[0]), len(lack[1])), default=([], []))
     wrong = ", ".join(at for at in findings if at in (Finding.PATTERN_MISSING, Finding.PATTERN_FORBIDDEN))
     uncited = ", ".join(at for at in findings if at in UNCITED)
     answered, stopped, refused = seen.status == "answered", seen.reason == "model_stopped", seen.reason in CITING
@@ -668,6 +674,7 @@ def compare(trials_a: Trials, trials_b: Trials) -> dict[str, Any]:
             name = "-".join(str(at.get(part)) for part in ("case_id", *["mode"][:by_path], "repeat"))
             left_out += [f"{name}: a second time in {side}"] if name in named[side] else []
             named[side].setdefault(name, at)
+    sides = {side: list(trials.values()) for side, trials in named.items()}
     pairs = {name: [outcome_of(named[side].get(name, {})) for side in sides] for name in named["a"] | named["b"]}
     for name, both in pairs.items():
         if set(both) <= {*MEASURED}:
@@ -851,12 +858,15 @@ def study(table: Mapping[str, Any], budget: int = 240, order: str = "recency") -
     if budget < 2 or order not in ("recency", "rank"):
         raise ValueError(f"budget {budget!r}, order {order!r}: expected a number of bytes from 2, and recency or rank")
     ranked, labels = table["passages"], table["labels"].values()
-    current = [at for at in ranked if (at["version"], at["kind"]) == (table["version"], table["kind"])]
+    current: dict[str, Any] = {}  # by text: the best placed of exact copies
+    for at in ranked:
+        if (at["version"], at["kind"]) == (table["version"], table["kind"]):
+            current.setdefault(at["text"], at)
     arms, executions = [], []
     for arm, chosen in {
         f"top-2, {order} first": ranked[:2], f"top-5, {order} first": ranked[:5],
         "top-5, filtered by version and source kind, exact duplicates removed":
-            list({at["text"]: at for at in reversed(current)}.values())[::-1],
+            list(current.values()),
         "oracle evidence, same budget": [next(at for at in ranked if at["id"] in ids) for ids in labels],
     }.items():
         packed, skipped = pack(chosen, budget, order)

@@ -1,8 +1,8 @@
 """provider asks: it puts a trial to Gemini's `generateContent` and gives the reply back, as text or as a named fault.
 
 It never decides what a reply is worth (agent does) and never grades. `encode` and `heard` are pure and stand around one
-sending, whose events are recorded; a replay answers from those instead of from the network. Read in this order: the
-request - the reply - sameness - recorded exchanges - asking - the key - the journal - HTTPS.
+sending, whose events are recorded; a replay answers from those, a live run beyond them from the network. Read in this
+order: the request - the reply - sameness - recorded exchanges - asking - the key - the journal - HTTPS.
 """
 
 import binascii
@@ -18,7 +18,7 @@ import agent
 from agent import Fault, Reason, shown
 
 # === The request ======================================================================================================
-REQUEST_BYTES = 30_000
+REQUEST_BYTES, CALL_SECONDS = 30_000, 45  # the most that one exchange may send, and take
 PROMPT = """\
 You answer one question about versioned documentation, from passages read for you here. Each reply is one JSON object \
 proposing one action, which application code admits or refuses.
@@ -49,7 +49,6 @@ SCHEMA: dict[str, Any] = {
     "required": list(agent.FIELDS),
 }
 
-
 def encode(tape: agent.Tape, config: Mapping[str, Any]) -> dict[str, Any]:
     """The body of the next request of a trial; `config` is the generationConfig, the schema apart. The user text is
     JSON lines, of which only the last, what is left, is not kept: each request extends the one before it. Passage text
@@ -65,13 +64,11 @@ def encode(tape: agent.Tape, config: Mapping[str, Any]) -> dict[str, Any]:
         "generationConfig": {**config, "responseJsonSchema": SCHEMA},
     }
 
-
 def _told(fact: agent.Fact) -> dict[str, Any]:
     if fact.tool == "read":
         return {"read": {name: fact.result[name] for name in ("source_id", "version", "text")}}
     ids = [{"source_id": at.source_id, "title": at.title} if at.title else at.source_id for at in fact.handles]
     return {"search": fact.argument, "candidates": ids}
-
 
 # === The reply ========================================================================================================
 def heard(event: Mapping[str, Any]) -> str:
@@ -89,13 +86,11 @@ def heard(event: Mapping[str, Any]) -> str:
         raise Fault(Reason.UNFINISHED_MODEL_REPLY, f"HTTP 200, and the body is not one JSON object but {what}")
     return _reply_text(body)
 
-
 def tokens(event: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """The token usage of a recorded event as the service gave it; None where it gave none (unknown, not zero)."""
     response = event.get("response") if event else None
     usage = response.get("usageMetadata") if isinstance(response, dict) else None
     return usage if isinstance(usage, dict) else None
-
 
 def _reply_text(response: Mapping[str, Any]) -> str:
     feedback = response.get("promptFeedback")
@@ -107,16 +102,15 @@ def _reply_text(response: Mapping[str, Any]) -> str:
         raise Fault(Reason.UNFINISHED_MODEL_REPLY, f"{count} candidates; exactly one is a reply")
     finish = candidates[0].get("finishReason")
     if finish != "STOP":
-        hint = "; raise maxOutputTokens or lower the thinking level" if finish == "MAX_TOKENS" else ""
-        named = "missing" if finish is None else shown(finish)
-        raise Fault(Reason.UNFINISHED_MODEL_REPLY, f"finishReason is {named}{hint}")
+        told = "missing" if finish is None else shown(finish)
+        told += "; raise maxOutputTokens or lower the thinking level" * (finish == "MAX_TOKENS")
+        raise Fault(Reason.UNFINISHED_MODEL_REPLY, f"finishReason is {told}")
     content = candidates[0].get("content")
     parts = content.get("parts") if isinstance(content, dict) else None
     text = "".join(map(_part_text, parts if isinstance(parts, list) else []))
     if not text:
         raise Fault(Reason.UNFINISHED_MODEL_REPLY, "finishReason is STOP, and there is no text")
     return text
-
 
 def _part_text(part: Any) -> str:
     """The text of one part: of a thought nothing. A signature may stand on any part and says nothing."""
@@ -131,40 +125,32 @@ def _part_text(part: Any) -> str:
         raise Fault(Reason.UNFINISHED_MODEL_REPLY, f"unexpected part {', '.join(others) or 'without text'}")
     return str(part["text"])
 
-
 # === Sameness =========================================================================================================
 def canonical(value: Any) -> str:
     """The one text of a JSON value: keys sorted, no spaces, numbers as Python writes them (0, 0.0, false differ)."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
 
-
 def fingerprint(value: Any) -> str:
     """The SHA-256 of a JSON value's canonical UTF-8 text, in hex."""
     return hashlib.sha256(canonical(value).encode("utf-8")).hexdigest()
-
 
 # === Recorded exchanges ===============================================================================================
 class DamagedRecording(ValueError):
     """A line of exchanges.jsonl that cannot be read; the message says which and why."""
 
-
 class Exchange(NamedTuple):
     """One request as it was sent, and the `response` or `error` event that came; None when that is not known."""
-
     request: dict[str, Any]
     sha256: str
     outcome: dict[str, Any] | None
     attempts: int
     doubted: bool = False  # the reply of an earlier attempt is not known
 
-
 class Exchanges(NamedTuple):
     """What exchanges.jsonl holds, by trial and number, and what is odd about it."""
-
     trials: dict[str, dict[int, Exchange]]
     oddities: dict[str, list[tuple[int, str]]]
     events: list[dict[str, Any]]
-
 
 _PLACE: dict[str, set[type]] = {"event": {str}, "trial": {str}, "exchange": {int}, "attempt": {int}}
 _ELAPSED = {int, float, type(None)}
@@ -175,7 +161,6 @@ _OWN: dict[str, dict[str, set[type]]] = {
     "retry": {"why": {str}},
 }
 _BODIES: dict[str, set[type]] = {"response": {dict, list, str}, "text": {str}, "base64": {str}}
-
 
 def load_exchanges(data: bytes, finished: bool) -> Exchanges:
     """The exchanges of a recording; an unfinished last line is dropped where the run is not finished. Raises
@@ -192,7 +177,6 @@ def load_exchanges(data: bytes, finished: bool) -> Exchanges:
             raise DamagedRecording(f"line {number} (after {after}): {error}") from None
     return _grouped(events)
 
-
 def _event(value: Any) -> dict[str, Any]:
     """The value itself when it is an event; raises ValueError."""
     kind = value.get("event") if isinstance(value, dict) else None
@@ -206,11 +190,9 @@ def _event(value: Any) -> dict[str, Any]:
             raise ValueError(f"the {kind} event has a wrong, missing or unknown field {shown(name)}")
     return dict(value)
 
-
 def _grouped(events: list[dict[str, Any]]) -> Exchanges:
     found = Exchanges({}, {}, events)
-    early: dict[tuple[str, int], dict[str, Any]] = {}
-    announced: set[tuple[str, int, int]] = set()
+    early, announced = dict[tuple[str, int], dict[str, Any]](), set[tuple[str, int, int]]()
     for event in events:
         trial, number, attempt, kind = (event[name] for name in ("trial", "exchange", "attempt", "event"))
         saved, odd = found.trials.setdefault(trial, {}), found.oddities.setdefault(trial, [])
@@ -240,24 +222,19 @@ def _grouped(events: list[dict[str, Any]]) -> Exchanges:
         found.oddities[trial].append((number, "is missing its request"))
     return found
 
-
 # === Asking ===========================================================================================================
 class Request(NamedTuple):
     """What is asked: the place in the trial, from 1; the body; and the fingerprint that is its identity."""
-
     number: int
     body: dict[str, Any]
     sha256: str
 
-
 # (request, seconds left) -> the `response` or `error` event that came; may raise Fault
 Send = Callable[[Request, float], dict[str, Any]]
-
 
 class Model:
     """The port to the model for one trial, over any sending. It also keeps the trial's clock, which goes by exchanges:
     seconds are those of the last reply, so that a replay tells the same time as the run did."""
-
     def __init__(self, config: Mapping[str, Any], send: Send) -> None:
         self._config, self._send = config, send
         self.events: list[dict[str, Any]] = []
@@ -276,13 +253,10 @@ class Model:
         """The trial's seconds when the last reply came that tells them."""
         return next((event["elapsed"] for event in reversed(self.events) if event["elapsed"] is not None), 0.0)
 
-
 class Replay:
-    """The sending that answers one trial from its recorded exchanges, and counts how they fared."""
-
+    """The sending that answers one trial from its recorded exchanges, and counts how they fared; none is `sent`."""
     def __init__(self, saved: Mapping[int, Exchange]) -> None:
-        self._saved = saved
-        self.exact = self.missing = 0
+        self._saved, self.exact, self.missing, self.sent = saved, 0, 0, 0
         self.differed: tuple[dict[str, Any], dict[str, Any]] | None = None  # the recorded and the new request
 
     @property
@@ -305,10 +279,58 @@ class Replay:
             raise Fault(Reason.REPLY_IN_DOUBT, f"exchange {request.number} was sent, and no reply is recorded")
         return exchange.outcome
 
+class Live(Replay):
+    """The sending of a live trial: a recorded request is answered from the recording, any other by the service.
+    `seconds` are the trial's, `write` appends to the journal, `post` sends (body, seconds) and gives an event's fields,
+    `now` is a clock. What is in doubt is sent once more with `resend`, and what ended in a fault with `retry`."""
+    def __init__(self, trial: str, saved: Mapping[int, Exchange], allowance: agent.Allowance, seconds: float,
+                 write: Callable[[dict[str, Any]], None], post: Callable[[bytes, float], dict[str, Any]],
+                 now: Callable[[], float], resend: bool = False, retry: bool = False) -> None:
+        super().__init__(saved)
+        self._trial, self._allowance, self._write, self._post = trial, allowance, write, post
+        self._now, self._seconds, self._resend, self._retry = now, seconds, resend, retry
+        kept = [at.outcome["elapsed"] for at in saved.values() if at.outcome and not self._again(at.outcome)]
+        self._began = now() - max((elapsed or 0.0 for elapsed in kept), default=0.0)
+
+    def _again(self, outcome: Mapping[str, Any] | None) -> str:
+        """Why a recorded exchange is to be sent once more; empty where it is not."""
+        if outcome is None:
+            return "resend" if self._resend else ""
+        try:
+            heard(outcome)
+        except Fault as fault:
+            late = fault.reason is Reason.DEADLINE or (outcome["elapsed"] or 0) >= self._seconds
+            return "retry_faults" if self._retry and not late else ""
+        return ""
+
+    def send(self, request: Request, seconds: float) -> dict[str, Any]:
+        """The event that came, journalled before it is used; raises agent.Fault, or Stopped where the disk fails."""
+        saved = self._saved.get(request.number)
+        again = self._again(saved.outcome) if saved else ""
+        if saved and not again:
+            return super().send(request, seconds)
+        body = agent.compact(request.body).encode("utf-8")
+        self._allowance.check(len(body))
+        place = {"trial": self._trial, "exchange": request.number, "attempt": saved.attempts + 1 if saved else 1}
+        try:
+            if again:
+                self._write({"event": "retry", **place, "why": again})
+            self._write({"event": "request", **place, "sha256": request.sha256, "request": request.body})
+            self.sent += 1
+            left = self._seconds - (self._now() - self._began)
+            fields = self._post(body, min(CALL_SECONDS, left))
+            if fields.get("kind") == "timeout" and left <= CALL_SECONDS:
+                fields["kind"] = str(Reason.DEADLINE)
+            kind, elapsed = "error" if "kind" in fields else "response", round(self._now() - self._began, 3)
+            event = {"event": kind, **place, "elapsed": elapsed, **fields}
+            self._write(event)
+        except OSError as error:
+            raise agent.Stopped(f"exchanges.jsonl cannot be written: {error.strerror or error}") from None
+        self._allowance.count(len(body), tokens(event))
+        return event
 
 # === A key and where it may go ========================================================================================
 REDACTED = "[redacted]"
-
 
 def find_key(environ: Mapping[str, str]) -> tuple[str, str]:
     """The variable that holds the key, and the key; raises agent.Mistake, which never shows it."""
@@ -320,7 +342,6 @@ def find_key(environ: Mapping[str, str]) -> tuple[str, str]:
         raise agent.Mistake(Reason.MISSING_API_KEY, f"{name} is too short or holds a character that no key has")
     return name, key
 
-
 def redacted(value: Any, key: str) -> Any:
     """The JSON value with the key replaced wherever it stands, in a text with escapes too."""
     if isinstance(value, str):
@@ -331,12 +352,10 @@ def redacted(value: Any, key: str) -> Any:
         return {redacted(name, key): redacted(item, key) for name, item in value.items()}
     return [redacted(item, key) for item in value] if isinstance(value, list) else value
 
-
 # === The journal ======================================================================================================
 class Journal:
     """The append-only exchanges.jsonl of a run: an event is on disk before anything else happens with it. One process
     has it at a time, by a lock of the kernel's that goes when its holder does. All methods raise OSError."""
-
     def __init__(self, folder: str) -> None:
         import fcntl
 
@@ -369,7 +388,6 @@ class Journal:
         os.close(self._file)
         os.close(self._lock)
 
-
 # === Sending over HTTPS ===============================================================================================
 RESPONSE_BYTES, MESSAGE_BYTES = 262_144, 4_096
 _KINDS = {  # of what goes wrong below HTTP, or in it; by name, for the modules of these errors are imported late
@@ -377,7 +395,6 @@ _KINDS = {  # of what goes wrong below HTTP, or in it; by name, for the modules 
     "TimeoutError": "timeout", "ConnectionRefusedError": "connection_refused", "ConnectionError": "connection_reset",
     "IncompleteRead": "short_body", "OSError": "connection_failed"}
 HOPELESS = ("http_400", "http_401", "http_403", "http_404", "quota_used_up")  # the next request would get the same
-
 
 def post(url: str, key: str, body: bytes, seconds: float) -> dict[str, Any]:
     """Send one request, wait at most `seconds` for the whole reply, and return the fields of a response or an error.
@@ -409,11 +426,9 @@ def post(url: str, key: str, body: bytes, seconds: float) -> dict[str, Any]:
             with contextlib.suppress(OSError):
                 socket.shutdown(2)
 
-
 def _error(kind: str, status: int | None, message: str, key: str) -> dict[str, Any]:
     message = redacted(message, key).encode("utf-8", "replace")[:MESSAGE_BYTES].decode("utf-8", "ignore")
     return {"kind": kind, "status": status, "message": message}
-
 
 def _exchange(url: str, key: str, body: bytes, seconds: float, sockets: list[Any], over: Any) -> dict[str, Any]:
     import http.client
@@ -435,7 +450,6 @@ def _exchange(url: str, key: str, body: bytes, seconds: float, sockets: list[Any
         with connection.getresponse() as response:
             return _received(response, key)
 
-
 def _received(response: Any, key: str) -> dict[str, Any]:
     body, status = response.read(RESPONSE_BYTES + 1), response.status
     coding = response.getheader("Content-Encoding") or "identity"
@@ -452,7 +466,6 @@ def _received(response: Any, key: str) -> dict[str, Any]:
     body = body.removeprefix(b"\xef\xbb\xbf")
     return {"status": status, **_recordable(body, key)} if status == 200 else _said(status, body, key)
 
-
 def _recordable(body: bytes, key: str) -> dict[str, Any]:
     """A body as it is recorded, without the key: one JSON object, else its text, else its bytes."""
     with contextlib.suppress(agent.NotJson):
@@ -467,7 +480,6 @@ def _recordable(body: bytes, key: str) -> dict[str, Any]:
     texts = (body.decode(code, "ignore") for code in ("latin-1", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"))
     body = REDACTED.encode() if any(redacted(text, key) != text for text in texts) else body
     return {"base64": binascii.b2a_base64(body, newline=False).decode("ascii")}
-
 
 def _said(status: int, body: bytes, key: str) -> dict[str, Any]:
     """The error event of a status that is no 200 and no redirect, in the service's words where it gives some."""

@@ -3,13 +3,11 @@
 It never knows of models, trials, limits or labels, and it is given objects, not files. Query text is never FTS5 syntax:
 a query is cut into terms by the index's own tokenizer, and only those terms, quoted, reach MATCH.
 
-| section | what it has |
-| --- | --- |
-| Passages | Passage, Snapshot, load_snapshot, SnapshotFaults |
-| Terms | spaced, for scripts that are written without spaces; what the documents profile indexes and searches |
-| The index | Index: terms, search, snippet, passage; create_store, Outcome, Ranking, SearchFailed, IndexFault |
-| Documents | skipped, cleaned, DocumentRefused, DocumentSkipped; readers of HTML, Markdown and plain text |
-| Building | Build: add, keep, passages, counts, close; BuildFault |
+    Passages       Passage, Snapshot, load_snapshot, SnapshotFaults
+    Terms          spaced, for scripts that are written without spaces; what the documents profile searches
+    The index      Index: terms, search, snippet, passage; create_store, Outcome, Ranking, SearchFailed, IndexFault
+    Documents      skipped, cleaned, DocumentRefused, DocumentSkipped; readers of HTML, Markdown and plain text
+    Building       Build: add, keep, passages, counts, close; BuildFault
 """
 
 import bisect
@@ -27,19 +25,15 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 # === Passages =========================================================================================================
-
-_VERSION = re.compile(r"[0-9]+(?:\.[0-9]+){0,2}")
-_UNSAFE = re.compile(r"[\s\"'`\x00-\x20\x7f-\xa0\u2028\u2029\ud800-\udfff]")
-LONGEST_ID = 200
+_VERSION = re.compile(r"(?=.{1,20}\Z)[0-9]+(?:\.[0-9]+){0,2}")
+_UNSAFE = r"\s\"'`\x00-\x20\x7f-\xa0\u2028\u2029\ud800-\udfff"  # what no address has
+_ADDRESS = re.compile(f"[^{_UNSAFE}]{{1,200}}")
+_PART = re.compile("~[0-9]+$")  # the number of a part, in a source_id
 PROFILES = ("plain", "documents")
 
-
 class Passage(NamedTuple):
-    """One piece of documentation. `text_sha256` is of the UTF-8 bytes of `text`; `title` may be empty.
-
-    `aliases` are other addresses, `path#anchor`, at which a reader finds the same passage.
-    """
-
+    """One piece of documentation. `text_sha256` is of the UTF-8 bytes of `text`; `title` may be empty. `aliases` are
+    other addresses, `path#anchor`, at which a reader finds the same passage."""
     source_id: str
     version: str
     text: str
@@ -48,21 +42,16 @@ class Passage(NamedTuple):
     title: str = ""
     aliases: tuple[str, ...] = ()
 
-
 class Snapshot(NamedTuple):
     """The frozen set of passages that a run may use, and the profile of the index over them."""
-
     profile: str
     passages: tuple[Passage, ...]
 
-
 class SnapshotFaults(ValueError):
     """A snapshot that cannot be used; `faults` has every fault of it, a line each."""
-
     def __init__(self, faults: list[str]) -> None:
         super().__init__("; ".join(faults))
         self.faults = faults
-
 
 def load_snapshot(document: Any) -> Snapshot:
     """The snapshot that a parsed JSON document `{"profile", "passages"}` describes; raises SnapshotFaults."""
@@ -73,23 +62,17 @@ def load_snapshot(document: Any) -> Snapshot:
         faults.append(f"profile: {document.get('profile')!r:.60}; it can be {', '.join(PROFILES)}")
     if not document["passages"]:
         faults.append("passages: there is none")
-    seen: set[tuple[Any, Any]] = set()
+    seen = set[tuple[str, str]]()
     for at, value in enumerate(document["passages"]):
         named = isinstance(value, dict) and isinstance(value.get("source_id"), str)
         where = f"passage {value['source_id']!r:.210}" if named else f"passages[{at}]"
-        found = _passage_faults(value)
-        if not found and (value["version"], value["source_id"]) in seen:
-            found = [f"source_id: stands twice in version {value['version']}"]
-        elif not found:
-            seen.add((value["version"], value["source_id"]))
-        faults += [f"{where}: {fault}" for fault in found]
+        faults += [f"{where}: {fault}" for fault in _passage_faults(value, seen)]
     if faults:
         raise SnapshotFaults(faults)
     passages = ({**value, "aliases": tuple(value.get("aliases", ()))} for value in document["passages"])
     return Snapshot(document["profile"], tuple(Passage(**value) for value in passages))
 
-
-def _passage_faults(value: Any) -> list[str]:
+def _passage_faults(value: Any, seen: set[tuple[str, str]]) -> list[str]:
     if not isinstance(value, dict):
         return ["not an object"]
     faults = [f"unknown field {name!r:.60}" for name in value if name not in Passage._fields]
@@ -103,55 +86,39 @@ def _passage_faults(value: Any) -> list[str]:
         elif name != "title" and not value[name].strip():
             faults.append(f"{name}: blank")
     aliases = value.get("aliases", [])
-    if not isinstance(aliases, list) or not all(type(at) is str and _addressable(at) for at in aliases):
+    if not isinstance(aliases, list) or not all(type(at) is str and _ADDRESS.fullmatch(at) for at in aliases):
         faults.append("aliases: must be a list of addresses, each without white space, quotes and controls")
-    return faults or list(_wrong_values(Passage(**value)))
-
-
-def _wrong_values(passage: Passage) -> list[str]:
-    faults = []
-    if not _addressable(passage.source_id):
-        faults.append(f"source_id: no white space, quotes or controls, at most {LONGEST_ID} characters")
-    if not _VERSION.fullmatch(passage.version) or len(passage.version) > 20:
-        faults.append(f"version: {passage.version!r:.60} is not one to three numbers joined by dots")
-    actual = text_sha256(passage.text)
-    if passage.text_sha256 != actual:
-        faults.append(f"text_sha256: is {passage.text_sha256!r:.70}, and the text's is {actual}")
+    if faults:
+        return faults
+    key, actual = (value["version"], value["source_id"]), text_sha256(value["text"])
+    faults = [fault for wrong, fault in (
+        (not _ADDRESS.fullmatch(key[1]), "source_id: no white space, quotes or controls, at most 200 characters"),
+        (not _VERSION.fullmatch(key[0]), f"version: {key[0]!r:.60} is not one to three numbers joined by dots"),
+        (value["text_sha256"] != actual, f"text_sha256: is {value['text_sha256']!r:.70}, and the text's is {actual}"),
+        (key in seen, f"source_id: stands twice in version {key[0]}")) if wrong]
+    seen.add(key)
     return faults
-
-
-def _addressable(source_id: str) -> bool:
-    return 0 < len(source_id) <= LONGEST_ID and not _UNSAFE.search(source_id)
-
 
 def text_sha256(text: str) -> str:
     """The SHA-256 of a text's UTF-8 bytes, in hex."""
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
-
 # === Terms ============================================================================================================
-
 # Thai, Lao, Burmese, Khmer; kana; Han with its extensions and compatibility forms; half-width kana.
-_UNSPACED = (
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3041-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-    "\uff66-\uff9f\U00020000-\U0003ffff]"
-)
+_UNSPACED = ("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3041-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+             "\uff66-\uff9f\U00020000-\U0003ffff]")
 # The English stop list of Snowball (snowballstem.org/algorithms/english/stop.txt), cut at apostrophes as an index is.
-_FUNCTION_WORDS = frozenset("""
-i me my myself we our ours ourselves you your yours yourself yourselves he him his himself she her hers herself it its
-itself they them their theirs themselves what which who whom this that these those am is are was were be been being have
-has had having do does did doing would should could ought m re s ve d ll isn aren wasn weren hasn haven hadn doesn don
-didn won wouldn shan shouldn can cannot couldn mustn t let a an the and but if or because as until while of at by for
-with about against between into through during before after above below to from up down in out on off over under again
-further then once here there when where why how all any both each few more most other some such no nor not only own same
-so than too very
-""".split())  # noqa: SIM905
-
+_FUNCTION_WORDS = frozenset("""i me my myself we our ours ourselves you your yours yourself yourselves he him his
+himself she her hers herself it its itself they them their theirs themselves what which who whom this that these those
+am is are was were be been being have has had having do does did doing would should could ought m re s ve d ll isn aren
+wasn weren hasn haven hadn doesn don didn won wouldn shan shouldn can cannot couldn mustn t let a an the and but if or
+because as until while of at by for with about against between into through during before after above below to from up
+down in out on off over under again further then once here there when where why how all any both each few more most
+other some such no nor not only own same so than too very""".split())  # noqa: SIM905
 
 def spaced(text: str) -> str:
     """The text with each character of a script written without spaces standing by itself."""
     return text if text.isascii() else re.sub(_UNSPACED, r" \g<0> ", text)
-
 
 def _searched(text: str, profile: str) -> str:
     """The text as a profile indexes and searches it: documents in NFC, with unspaced scripts by character."""
@@ -160,81 +127,55 @@ def _searched(text: str, profile: str) -> str:
     import unicodedata  # not at the top: the plain profile has no use for it
     return spaced(unicodedata.normalize("NFC", text))
 
-
-def _head(passage: Passage) -> str:
-    """The breadcrumb and the words of the anchor, cut at camel case; the tokenizer cuts at `.`, `_` and `-`."""
-    anchor = re.sub("~[0-9]+$", "", passage.source_id.partition("#")[2])
-    return passage.title + " " + re.sub("(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", anchor)
-
-
 # === The index ========================================================================================================
-
-MOST_RESULTS = 100
-SQLITE_VERSION = sqlite3.sqlite_version
+MOST_RESULTS, SQLITE_VERSION = 100, sqlite3.sqlite_version
 _FORMAT, _APPLICATION = 1, 0x6C616B69  # of a .sqlite snapshot: PRAGMA user_version and application_id
 _TOKENIZERS = {"plain": "unicode61", "documents": "porter unicode61"}
 _HEAD_WEIGHT, _SHARE_WEIGHT, _REORDERED_ABOVE, _FEW_PASSAGES = 3.0, 0.5, 20, 200
+_CAMEL = re.compile("(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")  # where the tokenizer would not cut an anchor
 _COLUMNS = ", ".join(Passage._fields)
-_SCHEMA = f"""
-PRAGMA journal_mode = OFF; PRAGMA cache_size = -16384;
+_SCHEMA = f"""PRAGMA journal_mode = OFF; PRAGMA cache_size = -16384;
 PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_FORMAT};
 BEGIN;
 CREATE TABLE snapshot (profile TEXT, fingerprint TEXT, seal INTEGER);
 CREATE TABLE version (version TEXT, low INTEGER, high INTEGER);
 CREATE TABLE passage ({_COLUMNS}, seal BLOB);
 CREATE VIRTUAL TABLE passages USING fts5(text, head, content='', tokenize='TOKENIZER');
-INSERT INTO passages (passages, rank) VALUES ('hashsize', 16777216);
-"""
-_CUT = """
-PRAGMA temp_store = MEMORY; PRAGMA temp.journal_mode = OFF;
+INSERT INTO passages (passages, rank) VALUES ('hashsize', 16777216);"""
+_CUT = """PRAGMA temp_store = MEMORY; PRAGMA temp.journal_mode = OFF;
 CREATE VIRTUAL TABLE temp.NAME USING fts5(text, tokenize='TOKENIZER');
-CREATE VIRTUAL TABLE temp.NAME_term USING fts5vocab(temp, NAME, 'instance');
-"""
-# What decides the result of a search. Rows of `passage` have seals of their own, so that opening need not read them.
-_SEALED = (
-    *(f"SELECT * FROM passages_{name}" for name in ("config", "data", "idx")),
-    "SELECT * FROM sqlite_master", "SELECT * FROM version", "SELECT profile, fingerprint FROM snapshot",
-    "SELECT count(*), sum(id), CAST(group_concat(sz, '') AS BLOB) FROM passages_docsize",
-    "PRAGMA quick_check(passages_idx)",  # the one table whose lost rows FTS5 would take for words that are not there
-)
-
+CREATE VIRTUAL TABLE temp.NAME_term USING fts5vocab(temp, NAME, 'instance');"""
+# What decides the result of a search; each row of `passage` has a seal of its own, so that opening need not read them.
+_SEALED = (*(f"SELECT * FROM passages_{name}" for name in ("config", "data", "idx")), "SELECT * FROM sqlite_master",
+           "SELECT * FROM version", "SELECT profile, fingerprint FROM snapshot",
+           "SELECT count(*), sum(id), CAST(group_concat(sz, '') AS BLOB) FROM passages_docsize",
+           "PRAGMA quick_check(passages_idx)")  # FTS5 would take its lost rows for words that are not there
 
 class Outcome(StrEnum):
     """What came of a search that did not fail."""
-
     FOUND = "found"
     NOTHING_MATCHED = "nothing_matched"
     NO_SEARCHABLE_TERM = "no_searchable_term"
 
-
 class Ranking(NamedTuple):
     """Passages, best first, and the outcome that says why there may be none."""
-
     outcome: Outcome
     passages: tuple[Passage, ...]
-
 
 class SearchFailed(Exception):
     """The database could not answer. Never to be shown as an empty result."""
 
-
 class IndexFault(Exception):
     """No index can be had: the SQLite library lacks FTS5 or failed, or the file is damaged or no snapshot of ours."""
 
-
 def create_store(path: str, profile: str, passages: Iterable[Passage]) -> str:
-    """Write a .sqlite snapshot of passages sorted by (version, source_id) to a new file; returns its fingerprint.
-
-    The passages may be a stream; the same give the same bytes (with one SQLite). Raises SnapshotFaults for passages out
-    of order or none, IndexFault when SQLite fails, and what the stream raises; the caller then removes the file.
-    """
-    with _indexing(_uri(path, "mode=rwc"), "could not write the snapshot") as database:
+    """Write a stream of passages sorted by (version, source_id) to a new .sqlite snapshot; returns its fingerprint.
+    Raises SnapshotFaults (out of order or none), IndexFault, and what the stream does; the caller removes the file."""
+    with _indexing(os.path.abspath(path), "could not write the snapshot") as database:
         fingerprint = _fill(database, profile, passages)
-        database.execute("COMMIT")  # only now FTS5 has written all of its rows
         database.execute("UPDATE snapshot SET seal = ?", (_index_seal(database),))
         database.close()
     return fingerprint
-
 
 @contextlib.contextmanager
 def _indexing(uri: str, failed: str) -> Iterator[sqlite3.Connection]:
@@ -254,17 +195,9 @@ def _indexing(uri: str, failed: str) -> Iterator[sqlite3.Connection]:
                     f"python.org or of a current distribution")
         raise IndexFault(f"SQLite {sqlite3.sqlite_version} {told}") from None
 
-
-def _uri(path: str, query: str) -> str:
-    """The `file:` address of a path (sqlite.org/uri.html), whatever characters its name has."""
-    path = re.sub("[%?#]", lambda found: f"%{ord(found[0]):02x}", os.path.abspath(path).replace(os.sep, "/"))
-    return f"file:///{path.lstrip('/')}?{query}"
-
-
 def _fill(database: sqlite3.Connection, profile: str, passages: Iterable[Passage]) -> str:
-    """Put sorted passages into new tables, in a transaction left open; returns their fingerprint: the SHA-256 of the
-    canonical JSON (sorted keys, no spaces) of a .json snapshot of them in this order, no empty title or aliases in it.
-    """
+    """Put sorted passages into new tables; returns their fingerprint: the SHA-256 of the canonical JSON (sorted keys,
+    no spaces) of a .json snapshot of them in this order, no empty title or aliases in it."""
     database.executescript(_SCHEMA.replace("TOKENIZER", _TOKENIZERS[profile]))
     insert = f"INSERT INTO passage (rowid, {_COLUMNS}, seal) VALUES ({', '.join('?' * (len(Passage._fields) + 2))})"
     canonical = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode
@@ -277,20 +210,21 @@ def _fill(database: sqlite3.Connection, profile: str, passages: Iterable[Passage
         digest.update(("," * (at > 1) + canonical(kept)).encode("utf-8"))
         row = at, *passage[:-1], "\n".join(passage.aliases)
         database.execute(insert, (*row, _row_seal(row)))
-        columns = at, _searched(passage.text, profile), _searched("" if profile == "plain" else _head(passage), profile)
-        database.execute("INSERT INTO passages (rowid, text, head) VALUES (?, ?, ?)", columns)
+        anchor = _CAMEL.sub(" ", _PART.sub("", passage.source_id.partition("#")[2]))
+        head = "" if profile == "plain" else f"{passage.title} {anchor}"
+        database.execute("INSERT INTO passages (rowid, text, head) VALUES (?, ?, ?)",
+                         (at, _searched(passage.text, profile), _searched(head, profile)))
     if not at:
         raise SnapshotFaults(["passages: there is none"])
     database.executemany("INSERT INTO version VALUES (?, ?, ?)", ((name, *ends) for name, ends in ranges.items()))
     digest.update(f'],"profile":"{profile}"}}'.encode())
     database.execute("INSERT INTO snapshot VALUES (?, ?, 0)", (profile, digest.hexdigest()))
+    database.execute("COMMIT")  # only now FTS5 has written all of its rows
     return digest.hexdigest()
-
 
 def _row_seal(row: tuple[Any, ...]) -> bytes:
     """What tells a damaged row: a digest of its number and its values, whatever types they have."""
     return hashlib.sha256("\x1f".join(map(str, row)).encode("utf-8")).digest()[:8]
-
 
 def _index_seal(database: sqlite3.Connection) -> int:
     """The CRC-32 of all that a search consults: it tells damage, not forgery, in half the time of a digest."""
@@ -300,19 +234,13 @@ def _index_seal(database: sqlite3.Connection) -> int:
         seal = zlib.crc32(value if isinstance(value, bytes) else str(value).encode("utf-8"), seal)
     return seal
 
-
 class Index:
-    """An FTS5 index over one snapshot: in memory, or in the .sqlite file that `create_store` wrote.
-
-    Terms are those of FTS5's own tokenizer: runs of letters and digits, case folded and diacritics removed; everything
-    else only separates. The documents profile also stems them (Porter) and cuts unspaced scripts by character. Rows
-    lie sorted by version and id, so a version is one range of rowids, and equal scores come out in the order of ids.
-    """
-
+    """An FTS5 index over one snapshot: in memory, or in the .sqlite file that `create_store` wrote. Terms are runs of
+    letters and digits, case folded, without diacritics; the documents profile also stems them (Porter) and cuts
+    unspaced scripts by character. A version is one range of rowids, sorted by id, and so are equal scores."""
     def __init__(self, snapshot: Snapshot) -> None:
         with _indexing(":memory:", "could not build the index") as database:
             _fill(database, snapshot.profile, sorted(snapshot.passages, key=lambda at: (at.version, at.source_id)))
-            database.execute("COMMIT")
             self._use(database)
 
     @classmethod
@@ -320,7 +248,9 @@ class Index:
         """The index in a .sqlite snapshot, which is never written to; raises IndexFault when it cannot be trusted."""
         if not os.path.isfile(path):
             raise IndexFault("not an ordinary file, or not there")
-        with _indexing(_uri(path, "mode=ro&immutable=1"), "finds the file damaged or no snapshot") as database:
+        whole = re.sub("[%?#]", lambda odd: f"%{ord(odd[0]):02x}", os.path.abspath(path).replace(os.sep, "/"))
+        uri = f"file:///{whole.lstrip('/')}?mode=ro&immutable=1"  # sqlite.org/uri.html
+        with _indexing(uri, "finds the file damaged or no snapshot") as database:
             database.executescript("PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON")
             application, found = database.execute("SELECT * FROM pragma_application_id, pragma_user_version").fetchone()
             if application != _APPLICATION:
@@ -364,14 +294,10 @@ class Index:
         return tuple(term for (term,) in self._run(f"SELECT term FROM {table}_term ORDER BY offset"))
 
     def search(self, query: str, version: str, limit: int) -> Ranking:
-        """At most `limit` (1 to 100) passages of one version for a query of any text, by BM25, ties by id.
-
-        The documents profile counts a word of the head three times and, where more than 20 passages match, reorders
-        the best 100 by score / best + 0.5 x the share of the query's terms (function words too) that a passage has. Of
-        the parts of one entry the best stands in the ranking, the others come after all entries.
-        Raises ValueError for a limit out of range or a version the snapshot does not have, SearchFailed when SQLite
-        cannot answer.
-        """
+        """At most `limit` (1 to 100) passages of one version for a query of any text, by BM25, ties by id. The
+        documents profile counts a word of the head three times, reorders the best 100 of more than 20 by score / best
+        + 0.5 x the share of the query's terms that a passage has, and puts all but the best part of an entry last.
+        Raises ValueError for a limit out of range or a version that is not there, and SearchFailed."""
         if version not in self._ranges:
             raise ValueError(f"no passage of version {version}; there are {', '.join(self.versions)}")
         if type(limit) is not int or not 1 <= limit <= MOST_RESULTS:
@@ -387,7 +313,7 @@ class Index:
             scored = self._reordered(scored, words)
         found = [self._row(at) for at, _ in scored]
         if self.profile != "plain":
-            first = set({re.sub("~[0-9]+$", "", at.source_id): at for at in reversed(found)}.values())
+            first = set({_PART.sub("", at.source_id): at for at in reversed(found)}.values())
             found.sort(key=lambda at: at not in first)
         return Ranking(Outcome.FOUND if found else Outcome.NOTHING_MATCHED, tuple(found[:limit]))
 
@@ -403,21 +329,16 @@ class Index:
         return list(words.values()), " OR ".join(f'"{one}"' for one in sought)
 
     def _reordered(self, scored: list[Any], words: list[str]) -> list[Any]:
-        has = dict.fromkeys((at for at, _ in scored), 0)
-        # With a bare `rowid IN`, FTS5 would be asked anew for each row.
+        rows = [at for at, _ in scored]
         held = (f"SELECT rowid FROM passages WHERE passages MATCH ? AND rowid BETWEEN ? AND ? "
-                f"AND +rowid IN ({', '.join(map(str, has))})")
-        for word in words:
-            for (at,) in self._run(held, f'"{word}"', min(has), max(has)):
-                has[at] += 1
+                f"AND +rowid IN ({', '.join(map(str, rows))})")  # with a bare `rowid`, FTS5 is asked anew for each row
+        has = Counter(at for word in words for (at,) in self._run(held, f'"{word}"', min(rows), max(rows)))
         best = scored[0][1]
         return sorted(scored, key=lambda one: (-one[1] / best - _SHARE_WEIGHT * has[one[0]] / len(words), one[0]))
 
     def snippet(self, passage: Passage, query: str, words: int = 30) -> list[tuple[str, bool]]:
-        """The part of a text with most of a query's words, else its beginning: pieces, and whether each is a match.
-
-        At most `words` (1 to 64) words on one line, `...` where some were left out. May raise SearchFailed.
-        """
+        """The part of a text with most of a query's words, else its beginning: pieces, and whether each is a match. At
+        most `words` (1 to 64) words on one line, `...` where some were left out. May raise SearchFailed."""
         match = self._wanted(query, passage.version)[1]
         text = _searched(passage.text.replace("\x00", " "), self.profile)
         mark = next(char for char in map(chr, range(1, 0x110000)) if char not in text)
@@ -455,55 +376,39 @@ class Index:
         except (sqlite3.Error, UnicodeError) as error:
             raise SearchFailed(f"{ascii(str(error))[1:-1]:.200}") from None  # it may quote what a damaged file holds
 
-
 # === Documents ========================================================================================================
-
 LARGEST_DOCUMENT = 32 * 1024 * 1024
-_KINDS = {"html": "html", "htm": "html", "xhtml": "html", "md": "markdown", "markdown": "markdown", "txt": "text"}
 _BYTE_ORDERS = {b"\xff\xfe\0\0": "utf-32", b"\0\0\xfe\xff": "utf-32", b"\xef\xbb\xbf": "utf-8-sig",
                 b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
-# Controls, soft hyphen, zero-width, bidirectional, interlinear and other format characters, tags and their like.
-_REMOVED = re.compile(
+_REMOVED = re.compile(  # controls, soft hyphens, zero-width, bidirectional and other format characters, tags and such
     "[\0-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\xad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]")
 _GENERATED = re.compile("id[0-9]+")  # an anchor that Sphinx numbers, and will number otherwise another day
-_Crumbs = tuple[tuple[int, str], ...]  # headings, outermost first, with their levels
-
 
 class DocumentRefused(ValueError):
     """A file that cannot be read as a document; the message is the reason."""
 
-
 class DocumentSkipped(ValueError):
     """A file with nothing to read in it; the message is the reason."""
 
-
 def skipped(path: str, sphinx: bool) -> str:
-    """Why a file is no document by its relative path (with `/`), or "" for one that is to be read.
-
-    `sphinx`: its tree was made by Sphinx (objects.inv or .buildinfo stands at the top).
-    """
+    """Why a file (a relative path with `/`, in a tree made by Sphinx or not) is no document, or "" if it is one."""
     name = path.rpartition("/")[2].lower()
     if re.search("(^|/)_(sources|static|modules|images|downloads)/", path):
         return "made by Sphinx beside its pages"
-    if name.rpartition(".")[2] not in (["html"] if sphinx else _KINDS):
+    if name.rpartition(".")[2] not in (["html"] if sphinx else _READERS):
         return "not .html, in a tree made by Sphinx" if sphinx else "not HTML, Markdown or plain text by its name"
     index_page = r"(genindex(-.*)?|(.*-)?modindex|search)\.x?html?"
     return "a search or index page" if re.fullmatch(index_page, name) and (sphinx or "search" not in name) else ""
 
-
 def cleaned(text: str) -> tuple[str, int]:
-    """A text as it is shown, hashed and quoted, and how many characters were taken out of it.
-
-    In NFC, lines ended by a line feed, no-break spaces as spaces, without controls and what else nobody sees.
-    """
+    """A text in NFC with line feeds and spaces, without what nobody sees, and how many characters were removed."""
     if not re.search(r"[^\n\t -~]", text):
         return text, 0
     import unicodedata
     text = re.sub("\r\n?|[\x0b\x0c\x85\u2028\u2029]", "\n", text)
     text, removed = _REMOVED.subn("", re.sub("[\xa0\u2007\u202f]", " ", text))
     return unicodedata.normalize("NFC", text), removed
-
 
 def _decoded(document: bytes, encoding: str) -> str:
     if len(document) > LARGEST_DOCUMENT:
@@ -524,33 +429,27 @@ def _decoded(document: bytes, encoding: str) -> str:
     hint = "it is not text" if marked or b"\0" in document else "the encoding of old files is given with --encoding"
     raise DocumentRefused(f"{', '.join(found)}: {hint}")
 
-
 def _unescape(text: str) -> str:
     """Character references decoded, once; one with more digits than a character's number has is of none."""
     from html import unescape
     return unescape(re.sub("&#(?:[0-9]{9,}+|[xX][0-9a-fA-F]{9,}+);?", "\ufffd", text) if "&#" in text else text)
 
-
 class _Piece:
-    """What stands under one anchor. A block is (mark, text, anchors at it): the mark is "c" for what is cut at line
-    ends first, else "t", and in upper case outside entries and sections."""
-
-    def __init__(self, kind: str, names: list[str], crumbs: _Crumbs) -> None:
+    """What stands under one anchor; `crumbs`: headings with their levels. A block is (mark, text, anchors in it); the
+    mark is "c" for what is cut at line ends first, else "t", and in upper case outside entries and sections."""
+    def __init__(self, kind: str, names: list[str], crumbs: tuple[tuple[int, str], ...]) -> None:
         self.kind, self.names, self.crumbs = kind, names, crumbs
         self.blocks: list[tuple[str, str, list[str]]] = []
 
-
 class _Outline:
     """A document as it is read: its title, its pieces in the order in which they begin, and what was lost."""
-
     def __init__(self, title: str = "") -> None:
         self.title, self.removed = title, 0
-        self.notes: list[str] = []
-        self.pieces: list[_Piece] = []
+        self.notes, self.pieces = list[str](), list[_Piece]()
         self.pending: list[str] = []  # anchors that wait for what they stand before
         self.piece = self.open("page", [""], ())
 
-    def open(self, kind: str, names: list[str], crumbs: _Crumbs) -> _Piece:
+    def open(self, kind: str, names: list[str], crumbs: tuple[tuple[int, str], ...]) -> _Piece:
         self.piece = _Piece(kind, names, crumbs)
         self.pieces.append(self.piece)
         return self.piece
@@ -560,17 +459,14 @@ class _Outline:
         self.removed += removed
         return text
 
-    def block(self, mark: str, text: str) -> None:
+    def block(self, mark: str, text: str, loose: bool) -> None:
         names, self.pending = self.pending, []
         if not self.piece.blocks:
             self.piece.names += names
-        self.piece.blocks.append((mark, text, names))
+        self.piece.blocks.append((mark.upper() if loose else mark, text, names))
 
     def head(self, level: int, text: str, names: list[str]) -> None:
-        """A heading: of the section that has just begun, else of a piece that it begins.
-
-        One without an anchor changes the breadcrumb only: its text goes on under the anchor before.
-        """
+        """A heading: of the section that has just begun, else of a new piece, with the anchor before if it has none."""
         crumbs = (*(crumb for crumb in self.piece.crumbs if crumb[0] < level), (level, text[:120]))
         if self.piece.kind == "section" and not self.piece.blocks:
             self.piece.kind, self.piece.crumbs = "headed", crumbs
@@ -579,11 +475,10 @@ class _Outline:
             self.open("headed" if names else "more", names or self.piece.names[:1], crumbs)
         self.pending = []
         if len(text) > 120:
-            self.block("t", text)
+            self.block("t", text, loose=False)
 
     def read(self, text: str) -> None:
-        """Plain text: a paragraph is a piece under the number of its first line (`L12`), with the next one if it ends
-        with a colon or is underlined."""
+        """Plain text by paragraphs (`L12`: its first line), each with the next if it ends with a colon or a rule."""
         held: list[str] = []
         for number, line in enumerate((*self.clean(text).split("\n"), "", ""), 1):
             if line.strip():
@@ -592,117 +487,91 @@ class _Outline:
                 held.append("")
             elif held:
                 self.open("section", [f"L{number - len(held)}"], ())
-                self.block("C", "\n".join(held).rstrip())
+                self.block("c", "\n".join(held).rstrip(), loose=True)
                 held = []
 
-    def finish(self) -> list[_Piece]:
-        """The pieces that have text; the anchors of others go to the first piece below their heading."""
-        self.piece.names += self.pending
-        for piece, after in zip(self.pieces, self.pieces[1:], strict=False):
-            if not piece.blocks and piece.kind != "more" and after.crumbs[:len(piece.crumbs)] == piece.crumbs:
-                after.names += filter(None, piece.names[:50])
-        return [piece for piece in self.pieces if piece.blocks]
-
-
-# An element whose content is no markup, a tag (a quoted value begins only after "="), a comment, a declaration. Each
-# alternative ends with the text at the latest, so that no text is gone through twice.
+# An element whose content is no markup, a tag (a quoted value begins only after "="), a comment or a declaration, with
+# the text up to the next. Each alternative ends with the text at the latest, so that no text is gone through twice.
 _TOKEN = re.compile(
-    r"""<(?:(script|style|title|textarea|xmp|iframe|noembed|noframes|noscript)(?=[\s/>])[^>]*+(?:>|\Z)(.*?)
+    r"""(?xis)<(?:(script|style|title|textarea|xmp|iframe|noembed|noframes|noscript)(?=[\s/>])[^>]*+(?:>|\Z)(.*?)
       (</\1[^>]*+>|\Z) |(/?)([a-z][^\s/>]*+)((?:[^>=]++|=\s*+(?:"[^"]*+(?:"|\Z)|'[^']*+(?:'|\Z))?+)*+)(?:>|\Z)
-      |!--(?:-?>|.*?(?:--!?>|\Z))|[!?/][^>]*+(?:>|\Z))""", re.DOTALL | re.IGNORECASE | re.VERBOSE)
+      |!--(?:-?>|.*?(?:--!?>|\Z))|[!?/][^>]*+(?:>|\Z))([^<]*+(?:<(?![a-z!?/])[^<]*+)*+)""")
 _ATTRIBUTE = re.compile(r"""([^\s=/]++)(?:\s*+=\s*+("[^"]*+"?|'[^']*+'?|\S++))?""")
 _BLOCK = re.compile(
     "html|head|body|main|article|section|div|p|h[1-6r]|[uod]l|menu|li|d[td]|pre|table|caption|t(?:head|body|foot|[rdh])|nav|"
     "blockquote|header|footer|aside|address|center|fig(?:ure|caption)|form|fieldset|legend|details|summary|dialog|hgroup")
 _VOID = re.compile("area|base|br|col|embed|frame|hr|img|input|link|meta|param|source|track|wbr")
-_HIDDEN = re.compile("nav|footer|svg|template|button|select|canvas|object|audio|video|dialog|search")
-# Words of a class attribute by which Sphinx and its themes, other generators and people mark what is not the text.
-_NAVIGATION = re.compile(
-    r"(?:^|\s)(?:headerlink|header-?anchor|hash-link|anchor-?link|permalink|viewcode-\w+|linenos?|linenodiv|lineno|"
-    r"line-numbers?|contentstable|contents (?:topic|local)|(?:(?:local|page|fancy|side|main)[-_]?)?toc|toctree-wrapper|"
-    r"table-of-contents|related|footer|sidebar|sphinxsidebar\w*|search(?:-?(?:box|form))?|nav|navbar|navigation|"
-    r"nav(?:header|footer)|(?:(?:main|sub|side|top|search)-?)?menu|breadcrumbs?|pagination|skip-?(?:link|nav)|copybtn|"
-    r"visually-hidden|sr-only|edit-?(?:link|page)|hidden)(?=\s|$)", re.IGNORECASE)
-_ASIDE = re.compile(r"(?:^|\s)(?:footnote|citation|topic|admonition|system-message|note|warning|tip|doc-footnote)")
+_HIDDEN = re.compile(  # elements, roles and classes with which generators, themes and people mark what is not the text
+    r"(?is)(?:^|\s)(?:<(?:nav|footer|svg|template|button|select|canvas|object|audio|video|dialog|search)>|"
+    r"<aside>(?!.*[\s=](?:footnote|citation|topic|admonition|system-message|note|warning|tip|doc-footnote))|"
+    r"=(?:navigation|search|banner|contentinfo|complementary|menu|menubar|doc-toc)|aria-true|headerlink|hash-link|"
+    r"header-?anchor|anchor-?link|permalink|viewcode-\w+|line(?:no(?:s|div)?|-numbers?)|contentstable|contents topic|"
+    r"contents local|(?:(?:local|page|fancy|side|main)[-_]?)?toc|toctree-wrapper|table-of-contents|related|footer|"
+    r"sidebar|sphinxsidebar\w*|search(?:-?(?:box|form))?|nav(?:bar|igation|header|footer)?|breadcrumbs?|hidden|pagination|"
+    r"(?:(?:main|sub|side|top|search)-?)?menu|skip-?(?:link|nav)|copybtn|visually-hidden|sr-only|edit-?(?:link|page))"
+    r"(?=\s|$)")
 _CLOSES = {"li": "li", "dt": "dt dd", "dd": "dt dd", "tr": "tr", "td": "td th", "th": "td th", "tbody": "tr thead"}
-
 
 @functools.lru_cache(maxsize=2048)
 def _marks(tag: str, attributes: str) -> tuple[list[str], str]:
     """What matters of a start tag: its anchors, and whether it is "hidden", "main" or a "section"."""
-    found: dict[str, str] = {}
-    for name, value in _ATTRIBUTE.findall(attributes):
-        found.setdefault(name.lower(), _unescape(value.strip(value[:1] if value[:1] in "\"'" else "")))
+    found = {name.lower(): _unescape(value.strip(value[:1] if value[:1] in "\"'" else ""))
+             for name, value in reversed(_ATTRIBUTE.findall(attributes))}  # the first of a name counts
     names = [found.get("id", "").strip(), found.get("name", "").strip() if tag == "a" else ""]
     classes, role = found.get("class", ""), found.get("role", "").strip().lower()
     if "main" in (tag, role):
         role = "main"
     elif tag not in ("html", "body", "article") and (
-            _HIDDEN.fullmatch(tag) or "hidden" in found or found.get("aria-hidden", "").lower() == "true"
-            or re.fullmatch("navigation|search|banner|contentinfo|complementary|menu|menubar|doc-toc", role)
-            or _NAVIGATION.search(classes) or (tag == "aside" and not _ASIDE.search(f"{classes} {role}"))
+            "hidden" in found or _HIDDEN.search(f"<{tag}> ={role} aria-{found.get('aria-hidden', '')} {classes}")
             or re.search(r"(?i)display\s*:\s*none|visibility\s*:\s*hidden", found.get("style", ""))):
         role = "hidden"
     else:
         role = "section" if tag == "section" or (tag == "div" and "section" in classes.split()) else ""
     return list(dict.fromkeys(filter(None, names))), role
 
-
 class _Page(_Outline):
-    """Reads an HTML page as a browser lays it out: tags left open are closed, what is hidden is left out.
-
-    It finds tags itself: html.parser takes quadratic time for what is left open, and reads comments and scripts
-    differently from one release of Python to the next.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.words: list[str] = []  # since the last block ended
+    """Reads an HTML page as a browser lays it out. It finds tags itself: html.parser takes quadratic time for what is
+    left open, and reads comments and scripts differently from one release of Python to the next."""
+    def restart(self, main: bool = False) -> None:
+        """Begin anew, at last with the main part, and forget what was read and what is open."""
+        self.main = main
         self.stack: list[tuple[str, _Piece | None, str]] = []  # tag, piece to go back to, what ends with it
         self.opened: dict[str, list[int]] = {}  # where in the stack each tag stands
-        self.inside: Counter[str] = Counter()  # how many elements of each effect are open
-        self.main = False
-        self.restart()
-
-    def restart(self) -> None:
-        """Forget what was read; what is open stays open."""
-        self.stack = [(tag, None, "") for tag, _, _ in self.stack]
-        for held in (self.words, self.inside, self.pieces, self.pending):
-            held.clear()
+        self.inside = Counter[str]()  # how many elements of each effect are open
+        self.words: list[str] = []  # since the last block ended
         self.named = self.prefix = ""  # the last <a name> before text; what stands before a list's item
         self.heading: tuple[int, int] | None = None  # its level, and how many pending anchors stand before it
         self.entries: list[tuple[_Piece | None, bool]] = [(None, False)]  # of each open dl; whether past its dt
+        self.pieces, self.pending = [], []
         self.open("page", [""], ())
 
     def read(self, text: str) -> None:
-        at = 0
-        for token in itertools.chain(_TOKEN.finditer(text), [None]):
-            said = text[at:token.start() if token else None]
-            if said and not self.inside["hidden"]:
-                self.words.append(_unescape(said) if "&" in said else said)
-            if not token:
-                break
-            at = token.end()
-            raw, content, ended, closing, tag, attributes = token.groups()
-            if closing:
-                self.end(tag.lower())
-            elif tag:
-                self.start(tag.lower(), attributes)
+        self.restart()
+        for token in _TOKEN.finditer("<!>" + text):
+            raw, content, ended, closing, tag, attributes, said = token.groups()
+            if tag:
+                tag = tag.lower()
+                if block := bool(_BLOCK.fullmatch(tag)):
+                    self.settle(tag)
+                if closing:
+                    self.close(self.where(tag))
+                else:
+                    self.start(tag, attributes, block)
             elif raw and raw.lower() == "title" and not self.title and not self.inside["hidden"]:
                 self.title = " ".join(self.clean(_unescape(content)).split())[:200]
             elif raw and not ended:
                 self.notes.append(f"<{raw}> is never closed: what stands after it is lost")
+            if said and not self.inside["hidden"]:
+                self.words.append(_unescape(said) if "&" in said else said)
         self.settle("body")
 
-    def start(self, tag: str, attributes: str) -> None:
+    def start(self, tag: str, attributes: str, block: bool) -> None:
         names, role = _marks(tag, attributes) if len(attributes) < 200 else _marks.__wrapped__(tag, attributes[:10_000])
-        block = _BLOCK.fullmatch(tag)
-        if block:
-            self.settle(tag)
-            self.close_left_open(tag)
+        for tags, borders in (("p", ""), (_CLOSES.get(tag, ""), "ul ol dl table")):  # a p stands there only if hidden
+            if block and self.where(tags) > self.where(borders):
+                self.close(self.where(tags))
         if role == "main" and not self.main:
-            self.main = True
-            self.restart()
+            self.restart(main=True)
             role = "first"
         elif (role == "hidden" or self.inside["hidden"]) and not _VOID.fullmatch(tag):
             self.push(tag, None, role)
@@ -712,7 +581,7 @@ class _Page(_Outline):
         if re.fullmatch("h[1-6]", tag):
             self.heading = int(tag[1]), len(self.pending) - len(names)
         elif tag == "br":
-            self.words.append(" " if self.heading or self.inside["row"] else "\0")
+            self.words.append(" " if self.heading or self.inside["tr"] else "\0")
         elif tag == "a" and names:
             self.named = names[0]
             if self.stack and self.stack[-1][:2] == ("dt", None) and not "".join(self.words).strip():
@@ -731,9 +600,9 @@ class _Page(_Outline):
             self.entries.append((None, False))
         elif tag == "li":
             self.prefix = "- "
-        elif tag in ("td", "th") and self.inside["row"]:
+        elif tag in ("td", "th") and self.inside["tr"]:
             self.words.append(" | ")
-        self.push(tag, back, role or {"dl": "dl", "tr": "row", "pre": "pre"}.get(tag, ""))
+        self.push(tag, back, role or tag)
 
     def enter(self, tag: str, names: list[str]) -> None:
         """Into a dt, which begins an entry when it has an anchor or one stands before it, or into the dd of one."""
@@ -747,20 +616,14 @@ class _Page(_Outline):
         self.piece = entry or back
         self.push(tag, back if entry else None, "section" if entry else "")
 
-    def end(self, tag: str) -> None:
-        if _BLOCK.fullmatch(tag):
-            self.settle(tag)
-        if self.where(tag) >= 0:
-            self.close(self.where(tag))
-
     def push(self, tag: str, back: _Piece | None, effect: str) -> None:
         self.opened.setdefault(tag, []).append(len(self.stack))
         self.stack.append((tag, back, effect))
         self.inside[effect] += 1
 
     def close(self, at: int) -> None:
-        """End the elements of the stack from this one on."""
-        while len(self.stack) > at:
+        """End the elements of the stack from this one on, if there is one."""
+        while 0 <= at < len(self.stack):
             tag, back, effect = self.stack.pop()
             self.opened[tag].pop()
             self.inside[effect] -= 1
@@ -770,11 +633,6 @@ class _Page(_Outline):
             elif effect == "first":
                 self.inside["hidden"] += 1  # for good: what follows the main part is not the page's text
 
-    def close_left_open(self, tag: str) -> None:
-        for tags, borders in (("p", ""), (_CLOSES.get(tag, ""), "ul ol dl table")):  # a p stands there only if hidden
-            if self.where(tags) > self.where(borders):
-                self.close(self.where(tags))
-
     def where(self, tags: str) -> int:
         """Where in the stack the innermost of some tags is open, or -1."""
         return max((self.opened[tag][-1] for tag in tags.split() if self.opened.get(tag)), default=-1)
@@ -782,28 +640,24 @@ class _Page(_Outline):
     def settle(self, tag: str) -> None:
         """End the text before a block's tag; in a heading or a table's row some only separate words."""
         pre, heading = self.inside["pre"], self.heading
-        if tag in ("p", "div", "td", "th") and not pre and (heading or self.inside["row"]):
+        if tag in ("p", "div", "td", "th") and not pre and (heading or self.inside["tr"]):
             self.words.append(" ")
             return
         raw, self.heading = "".join(self.words), None
         self.words.clear()
         if not raw or raw.isspace():
             return
-        if pre:
-            text = self.clean(raw.replace("\0", "\n")).strip("\n").rstrip()
-        else:
-            text = "\n".join(filter(None, (" ".join(self.clean(line).split()) for line in raw.split("\0"))))
+        text = (self.clean(raw.replace("\0", "\n")).strip("\n").rstrip() if pre else
+                "\n".join(filter(None, (" ".join(self.clean(line).split()) for line in raw.split("\0")))))
         if heading and text and self.piece.kind != "entry":
             self.head(heading[0], text, self.pending[heading[1]:] + self.pending[:heading[1]])
             self.named = ""
         elif text.strip(" |") and (self.inside["section"] or text != self.title):
-            text = text if pre else self.prefix + (text.removeprefix("| ") if self.inside["row"] else text)
-            mark = "c" if pre else "t"
+            text = text if pre else self.prefix + (text.removeprefix("| ") if self.inside["tr"] else text)
             if self.named and not self.inside["section"]:
                 self.open("headed", [self.named], self.piece.crumbs)
-            self.block(mark if self.inside["section"] else mark.upper(), text)
+            self.block("c" if pre else "t", text, loose=not self.inside["section"])
             self.prefix = self.named = ""
-
 
 _FENCE = re.compile(r"((?:[ \t]|(?:[-*+]|[0-9]{1,9}[.)])[ \t])*+)(`{3,}+(?=[^`]*$)|~{3,}+)")
 _ATX = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*))?$")
@@ -811,25 +665,25 @@ _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*$")
 _ITEM = re.compile(r"[ \t]*(?:[-*+]|[0-9]{1,9}[.)])[ \t]|[ \t]*[|>]")
 _RULE = re.compile(r"[ \t]*+(?:[*_ \t-]*+|(?=[^|]*\|)[|:\- \t]*+|\[[^]]{1,200}\]:[ \t]+\S+)$")  # or of a link
 _UNSEEN = re.compile(r" {0,3}<(!--|script\b|style\b)", re.IGNORECASE)
-_SETTING = re.compile(r"([\w.-]+)[ \t]*[:=](.*)")
+_FRONT = re.compile(  # settings between two rules at the very beginning; blank and indented lines, lists and comments
+    r"(?m)(?:---|\+\+\+)[ \t]*\n((?:(?!---[ \t]*$)(?:[ \t#\]-].*)?\n)*+[\w.][\w.-]*[ \t]*[:=].*\n"
+    r"(?:(?!---[ \t]*$)(?:[ \t#\]-].*|[\w.][\w.-]*[ \t]*[:=].*)?\n)*)(?:---|\+\+\+|\.\.\.)[ \t]*$")
 _MARKUP = re.compile(  # code, which is kept; comments and inline tags; tags of blocks, which separate words; characters
-    r"((`{1,9})(?!`).{1,200}?(?<!`)\2(?!`))|(<!--[^<>]*-->|</?(?:a|abbr|b|big|cite|code|del|dfn|em|font|i|img|ins|kbd|mark|"
-    r"picture|q|s|samp|small|source|span|strike|strong|sub|sup|tt|u|var|video)\b[^<>]*>)|(</?(?:br|center|details|div|dd|dl|"
-    r"dt|h[1-6]|hr|li|ol|p|pre|summary|table|tbody|td|th|thead|tr|ul)\b[^<>]*>)|&(?:#\w{1,8}|\w{2,31});", re.I | re.S)
-
+    r"(?is)((`{1,9})(?!`).{1,200}?(?<!`)\2(?!`))|(<!--[^<>]*-->|</?(?:a|abbr|b|big|cite|code|del|dfn|em|font|i|img|ins|kbd|"
+    r"mark|picture|q|s|samp|small|source|span|strike|strong|sub|sup|tt|u|var|video)\b[^<>]*>)|"
+    rf"(</?(?:br|{_BLOCK.pattern})\b[^<>]*>)|&(?:#\w{{1,8}}|\w{{2,31}});")
 
 class _Markdown(_Outline):
-    """Reads Markdown. Headings open pieces under the anchors that GitHub gives them; lines stay as they stand.
-
-    Front matter, fences, rules, comments and tags are left out.
-    """
-
+    """Reads Markdown: lines stay as they stand, headings open pieces under the anchors that GitHub gives them."""
     def read(self, text: str) -> None:
-        self.lines: list[str] = []
-        self.slugs: dict[str, int] = {}
+        self.lines, self.slugs = list[str](), dict[str, int]()
         self.listed = False  # whether indented lines are still of a list
         until, mark, indent = None, "t", ""  # what ends a fence or something unseen; whether it is kept; its margin
-        for line in self.body(self.clean(text).split("\n")):
+        text = self.clean(text)
+        front = _FRONT.match(text)
+        if front and (title := re.search(r"(?mi)^title[ 	]*[:=](.*)", front[1])):
+            self.title = title[1].strip(" \t\"'")[:200]
+        for line in text[front.end() if front else 0:].split("\n"):
             if until and until.search(line):
                 self.flush(mark)
                 until, mark = None, "t"
@@ -853,25 +707,15 @@ class _Markdown(_Outline):
         if under and self.lines and not re.match(rf"    |\t|{_ITEM.pattern}", self.lines[0]):
             text, self.lines = " ".join(self.lines), []
             self.title_line(1 if "=" in under[1] else 2, text)
-        elif atx or item or _RULE.match(line) or not (self.lines or line[0].isspace()):
+            return
+        rule = _RULE.match(line)
+        if atx or item or rule or not (self.lines or line[0].isspace()):
             self.flush()
             self.listed = bool(item) or (self.listed and not atx and not line.strip())
-            if atx:
-                self.title_line(len(atx[1]), re.sub(r"(?:^|[ \t])#+$", "", (atx[2] or "").rstrip()))
-            elif not _RULE.match(line):
-                self.lines.append(line)
-        else:
+        if atx:
+            self.title_line(len(atx[1]), atx[2] or "")
+        elif not rule:
             self.lines.append(line)
-
-    def body(self, lines: list[str]) -> list[str]:
-        """The lines after the front matter, which is settings between two rules at the very beginning."""
-        end = next((at for at in range(1, len(lines)) if lines[at].rstrip() in ("---", "+++", "...")), 0)
-        named = [line for line in lines[1:end] if line.strip() and line[0] not in " \t#-]"]
-        settings = [found for found in map(_SETTING.match, named) if found]
-        if lines[0].rstrip() not in ("---", "+++") or not settings or len(settings) < len(named):
-            return lines
-        self.title = next((at[2].strip(" \t\"'")[:200] for at in settings if at[1].lower() == "title"), "")
-        return lines[end + 1:]
 
     def flush(self, mark: str = "t") -> None:
         if mark == "t" and not self.listed and self.lines and self.lines[0].startswith(("    ", "\t")):
@@ -879,68 +723,52 @@ class _Markdown(_Outline):
         text, self.lines = "\n".join(self.lines).strip("\n").rstrip(), []
         text = self.plain(text).strip("\n").rstrip() if mark == "t" else text
         if text and mark:
-            self.block(mark if self.piece.crumbs else mark.upper(), text)
+            self.block(mark, text, loose=not self.piece.crumbs)
 
     def title_line(self, level: int, text: str) -> None:
+        text = re.sub(r"(?:^|[ \t])#+$", "", text.rstrip())
         given = re.search(r"\{#([^\s{}]+)\}$", text)
-        text = self.plain(text[:given.start()] if given else text)
-        text = re.sub(r"!?\[([^\[\]]{0,200})\](?:\([^()]{0,500}\))?", r"\1", text)
-        text = " ".join(re.sub("[`*]", "", text).split())
+        text = re.sub("[`*]", "", self.plain(text[:given.start()] if given else text))
+        text = " ".join(re.sub(r"!?\[([^\[\]]{0,200})\](?:\([^()]{0,500}\))?", r"\1", text).split())
         slug = given[1] if given else re.sub(r"[^\w\- ]", "", text.lower()).strip().replace(" ", "-") or "heading"
         if text:
             self.head(level, text, [_untaken(slug, self.slugs)])
 
     def plain(self, text: str) -> str:
-        return _MARKUP.sub(
-            lambda at: at[1] or ("" if at[3] else " " if at[4] else self.clean(_unescape(at[0]))), text)
-
+        return _MARKUP.sub(lambda at: at[1] or (" " if at[4] else "" if at[3] else self.clean(_unescape(at[0]))), text)
 
 # === Building =========================================================================================================
-
 MOST_WORDS, MOST_BYTES = 180, 1_200  # of a passage
+_READERS = {"html": _Page, "htm": _Page, "xhtml": _Page, "md": _Markdown, "markdown": _Markdown, "txt": _Outline}
 _NO_ADDRESS = re.compile("[^A-Za-z0-9_.~!$&()*+,;=:@/-]")  # what is percent-encoded in an address (RFC 3986)
-_PART = re.compile("~[0-9]+$")  # the number of a part, in a source_id
-_FEWEST_PAGES = 10  # on which a block must stand to be left out as furniture of the pages
-_STAGING = """
-PRAGMA journal_mode = OFF;
-PRAGMA synchronous = OFF;
+_STAGING = """PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;
 BEGIN;
 CREATE TABLE piece (path TEXT, at INTEGER, source_id TEXT, url TEXT, title TEXT, aliases TEXT, blocks TEXT,
                     PRIMARY KEY (path, at)) WITHOUT ROWID;
-CREATE TABLE loose (digest BLOB PRIMARY KEY, pages INTEGER) WITHOUT ROWID;
-CREATE TABLE passage (digest BLOB PRIMARY KEY, source_id TEXT, version TEXT, text TEXT, url TEXT, text_sha256 TEXT,
-                      title TEXT, UNIQUE (version, source_id));
-CREATE TABLE also (digest BLOB, alias TEXT, PRIMARY KEY (digest, alias)) WITHOUT ROWID;
-"""
-# Where a block that is too long is cut: at line ends, between sentences, between words.
-_CUTS = tuple(map(re.compile, (
+CREATE TABLE loose (digest TEXT PRIMARY KEY, pages INTEGER) WITHOUT ROWID;
+CREATE TABLE passage (source_id TEXT, version TEXT, text TEXT, url TEXT, text_sha256 TEXT, title TEXT,
+                      digest TEXT PRIMARY KEY, UNIQUE (version, source_id));
+CREATE TABLE also (digest TEXT, alias TEXT, PRIMARY KEY (digest, alias)) WITHOUT ROWID;"""
+_CUTS = tuple(map(re.compile, (  # for a block that is too long: line ends, ends of sentences, ends of words
     "(?<=\n)", "(?<=[.!?]\\s)(?=[^a-z])|(?<=[.!?][\"')\\]]\\s)(?=[^a-z])|(?<=[\u3002\uff01\uff1f])", r"(?<=\s)")))
-
 
 class BuildFault(Exception):
     """Documents that cannot be put into one snapshot, an unknown encoding, or a staging file that failed."""
 
-
 class Build:
-    """Documents on their way to the passages of one version.
-
-    Pieces wait in an SQLite file at `staging_path`, a new file that the caller deletes, so that memory does not grow
-    with their number. Addresses begin with `base_url`, or with `file:` and the relative path; `encoding` is for
-    documents that are not UTF-8. `counts` has passages, duplicates, bytes and removed (characters). What comes out
-    does not depend on the order in which documents come in.
-    """
-
+    """Documents on their way to the passages of one version, in whatever order, by way of an SQLite file, new, at
+    `staging_path`; the caller deletes it. Addresses begin with `base_url`, else with `file:` and the relative path.
+    `encoding` is for what is not UTF-8. `counts` has passages, duplicates, bytes and removed (characters)."""
     def __init__(self, version: str, base_url: str, encoding: str, staging_path: str) -> None:
-        try:
-            b"a".decode(encoding or "utf-8", "replace")
-        except (LookupError, UnicodeError):
-            raise BuildFault(f"encoding {encoding!r:.60}: not known to this Python") from None
         self.version, self.encoding = version, encoding
         self.base = base_url.rstrip("/") + "/" if base_url else "file:"
         self.pages, self.counts = 0, Counter(passages=0, duplicates=0, bytes=0, removed=0)
         try:
+            b"a".decode(encoding or "utf-8", "replace")
             self._staging = sqlite3.connect(staging_path, isolation_level=None)
             self._staging.executescript(_STAGING)
+        except (LookupError, UnicodeError):
+            raise BuildFault(f"encoding {encoding!r:.60}: not known to this Python") from None
         except sqlite3.Error as error:
             raise BuildFault(f"staging the passages at {staging_path} failed: {error}") from None
 
@@ -949,44 +777,41 @@ class Build:
         self._staging.close()
 
     def add(self, path: str, document: bytes) -> list[str]:
-        """Read one document; returns what a person should know of it, such as text lost behind an open script.
-
-        `path` is relative, with `/`. Raises DocumentRefused or DocumentSkipped, and then keeps nothing of it;
-        BuildFault for a path that gives the ids of one before it.
-        """
+        """Read a document (its relative path with `/`); returns what a person should know of it, such as lost text.
+        Raises DocumentRefused or DocumentSkipped, and then keeps nothing; BuildFault for a path with ids of another."""
         if re.search("[\ud800-\udfff]", path):
             raise DocumentRefused("its name is not UTF-8")
         text, name = _decoded(document, self.encoding), path.rpartition("/")[2]
-        kind = _KINDS.get(name.lower().rpartition(".")[2])
-        outline = _Page() if kind == "html" else _Markdown() if kind == "markdown" else _Outline(name)
+        reader = _READERS.get(name.lower().rpartition(".")[2], _Outline)
+        outline = reader(name if reader is _Outline else "")
         outline.read(text)
-        pieces = outline.finish()
+        outline.piece.names += outline.pending
+        for piece, after in itertools.pairwise(outline.pieces):  # anchors of what has no text go to the first below it
+            if not piece.blocks and piece.kind != "more" and after.crumbs[:len(piece.crumbs)] == piece.crumbs:
+                after.names += filter(None, piece.names[:50])
+        pieces = [piece for piece in outline.pieces if piece.blocks]
         if not pieces:
             raise DocumentSkipped("no text" if text.strip() else "empty")
         if self._run("SELECT 1 FROM piece WHERE path = ?", _identity(path)).fetchone():
             raise BuildFault(f"{path!r}: another document gives the same source_id, {_identity(path)}")
-        self._stage(path, outline.title, pieces)
-        self.pages += 1
-        self.counts["removed"] += outline.removed
-        return outline.notes
-
-    def _stage(self, path: str, page_title: str, pieces: list[_Piece]) -> None:
-        ids: dict[str, str] = {}  # of the last piece with an anchor
-        taken: dict[str, int] = {}
+        ids, taken = dict[str, str](), dict[str, int]()  # of the last piece with an anchor
         for at, piece in enumerate(pieces):
             anchor = next((name for name in piece.names if not _GENERATED.fullmatch(name)), piece.names[0])
             if piece.kind != "more" or anchor not in ids:
                 ids[anchor] = _untaken(_identity(path, anchor), taken)
             titles = [text for _, text in piece.crumbs]
-            if not titles or not page_title.startswith(titles[0]):
-                titles.insert(0, page_title)
+            if not titles or not outline.title.startswith(titles[0]):
+                titles.insert(0, outline.title)
             blocks = "\x1d".join("\x1e".join((mark, text, *(_identity(path, name) for name in names)))
                                  for mark, text, names in piece.blocks)
             self._run("INSERT INTO piece VALUES (?, ?, ?, ?, ?, ?, ?)", _identity(path), at, ids[anchor],
                       self.base + "#".join(_NO_ADDRESS.sub(_escaped, part) for part in (path, anchor) if part),
                       " > ".join(filter(None, titles)), " ".join(_identity(path, name) for name in piece.names), blocks)
-        for digest in {_digest(text) for piece in pieces for mark, text, _ in piece.blocks if mark.isupper()}:
+        for digest in {text_sha256(text) for piece in pieces for mark, text, _ in piece.blocks if mark.isupper()}:
             self._run("INSERT INTO loose VALUES (?, 1) ON CONFLICT DO UPDATE SET pages = pages + 1", digest)
+        self.pages += 1
+        self.counts["removed"] += outline.removed
+        return outline.notes
 
     def keep(self, passages: Iterable[Passage]) -> None:
         """Passages of other versions that are to stand in the snapshot as they are."""
@@ -995,30 +820,28 @@ class Build:
 
     def passages(self) -> Iterator[Passage]:
         """All passages, sorted by (version, source_id) as code points; once, when all documents are in."""
-        often = max(_FEWEST_PAGES, self.pages // 2 + 1)
+        often = max(10, self.pages // 2 + 1)  # on so many pages a block is their furniture
         furniture = {digest for (digest,) in self._run("SELECT digest FROM loose WHERE pages >= ?", often)}
-        query = "SELECT path, source_id, url, title, aliases, blocks FROM piece ORDER BY path, at"
         page, parts = "", Counter[str]()
-        for path, source_id, url, title, aliases, blocks in self._run(query):
+        for path, _, source_id, url, title, aliases, blocks in self._run("SELECT * FROM piece ORDER BY path, at"):
             page, parts = path, parts if path == page else Counter()
             held = (block.split("\x1e") for block in blocks.split("\x1d"))
-            for text, names in _cut(at for at in held if at[0].islower() or _digest(at[1]) not in furniture):
+            for text, names in _cut(at for at in held if at[0].islower() or text_sha256(at[1]) not in furniture):
                 parts[source_id] += 1
                 named = source_id if parts[source_id] == 1 else f"{source_id}~{parts[source_id]}"
                 self._put(Passage(named, self.version, text, url, text_sha256(text), title, (*aliases.split(), *names)))
-        for *values, digest in self._run("SELECT source_id, version, text, url, text_sha256, title, digest "
-                                         "FROM passage ORDER BY version, source_id"):
+        for *values, digest in self._run("SELECT * FROM passage ORDER BY version, source_id"):
             also = self._run("SELECT alias FROM also WHERE digest = ? AND alias <> ?", digest, _PART.sub("", values[0]))
             yield Passage(*values)._replace(aliases=tuple(alias for (alias,) in also))
 
     def _put(self, passage: Passage, kept: bool = False) -> None:
         what = passage.source_id if kept else f"{passage.title}\0{passage.text}"
-        digest, aliases = _digest(f"{passage.version}\0{what}"), passage.aliases
+        digest, aliases = text_sha256(f"{passage.version}\0{what}"), passage.aliases
         if self._run("SELECT 1 FROM passage WHERE digest = ?", digest).fetchone() and not kept:
             self.counts["duplicates"] += 1
             aliases = (_PART.sub("", passage.source_id), *aliases)
         else:
-            self._run("INSERT INTO passage VALUES (?, ?, ?, ?, ?, ?, ?)", digest, *passage[:-1])
+            self._run("INSERT INTO passage VALUES (?, ?, ?, ?, ?, ?, ?)", *passage[:-1], digest)
             self.counts.update({} if kept else {"passages": 1, "bytes": len(passage.text.encode("utf-8"))})
         for alias in aliases:
             self._run("INSERT OR IGNORE INTO also VALUES (?, ?)", digest, alias)
@@ -1029,22 +852,15 @@ class Build:
         except sqlite3.Error as error:
             raise BuildFault(f"staging the passages failed: {error}") from None
 
-
-def _digest(text: str) -> bytes:
-    return hashlib.sha256(text.encode("utf-8")).digest()[:16]
-
-
 def _escaped(found: re.Match[str]) -> str:
     return "".join(f"%{byte:02X}" for byte in found[0].encode("utf-8"))
-
 
 def _identity(path: str, anchor: str = "") -> str:
     """The source_id of what stands at an anchor of a document, with room for the number of a repeat and a part."""
     import unicodedata
-    whole = "#".join(re.sub(f"[#~%]|{_UNSAFE.pattern}", _escaped, unicodedata.normalize("NFC", part))
+    whole = "#".join(re.sub(f"[#~%{_UNSAFE}]", _escaped, unicodedata.normalize("NFC", part))
                      for part in (path, anchor) if part)
-    return whole if len(whole) <= 180 else f"{whole[:167]}-{_digest(whole).hex()[:12]}"
-
+    return whole if len(whole) <= 180 else f"{whole[:167]}-{text_sha256(whole)[:12]}"
 
 def _untaken(name: str, taken: dict[str, int]) -> str:
     """The name, with `-2` and on when it is taken already."""
@@ -1054,7 +870,6 @@ def _untaken(name: str, taken: dict[str, int]) -> str:
         free = f"{name}-{taken[name]}"
     taken[free] = 1
     return free
-
 
 def _cut(blocks: Iterable[list[str]]) -> Iterator[tuple[str, list[str]]]:
     """Parts of at most MOST_WORDS and MOST_BYTES and about equally long, each with the other addresses in it."""
@@ -1071,7 +886,6 @@ def _cut(blocks: Iterable[list[str]]) -> Iterator[tuple[str, list[str]]]:
                 yield part.strip("\n").rstrip(), names
             part, names, words, size = "", [], 0, 0
         part, names, words, size = part + unit, names + also, words + more, size + longer
-
 
 def _units(text: str, level: int) -> Iterator[str]:
     """A block whole, else its lines, sentences, words or runs of characters: the largest that fit."""

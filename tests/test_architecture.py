@@ -32,7 +32,8 @@ IMPORTS: dict[str, set[str]] = {
     "evaluate": set(),
 }
 
-LINES = {"agent": 499, "tools": 499, "provider": 499, "run": 900, "retrieval": 900, "evaluate": 900}
+# tools has more than the other adapter: run.py is compiled at each start, so what it does not have to own stands here.
+LINES = {"agent": 499, "tools": 899, "provider": 499, "run": 900, "retrieval": 900, "evaluate": 900}
 LINES_OF_A_FUNCTION = 40
 
 TOP_LEVEL = {f"{module}.py" for module in MODULES} | {

@@ -123,6 +123,20 @@ class Comparing(unittest.TestCase):
         self.assertEqual(told["left_out"], [
             "d-1: a second time in a", "a-2: pass in a, absent in b", "b-1: not_measured in a, pass in b",
             "c-1: ungraded in a, pass in b", "d-1: fail in a, absent in b", "e-1: absent in a, pass in b"])
+        self.assertEqual([(at["passed"], at["of"]) for at in told["rates"]], [(2, 3), (3, 4)])
+
+    def test_what_was_not_measured_neither_answered_nor_stopped(self) -> None:
+        away = trial("not_measured", "b") | {"result": {"status": "answered"}, "checks": {
+            "outcome": "not_measured", "retrieval_targets_read": True}}
+        told = compare([away], [trial("pass", "b")])
+        self.assertEqual([sum(at[name] for name in ("answered", "stopped", "neither")) for at in told["abstention"]][:2],
+                         [0, 0])
+
+    def test_a_twentieth_is_the_limit_of_the_verdict(self) -> None:
+        """13 of 17 discordant pairs: p = 0.049."""
+        a = [trial("pass" if at < 13 else "fail", f"case-{at}") for at in range(17)]
+        b = [trial("fail" if at < 13 else "pass", f"case-{at}") for at in range(17)]
+        self.assertTrue(compare(a, b)["verdict"].startswith("a passed more often"))
 
     def test_two_recordings_are_paired_by_path_too(self) -> None:
         a = [trial("pass", mode="fixed"), trial("fail", mode="agent")]

@@ -434,6 +434,13 @@ class Endless(unittest.TestCase):
         cause = first_cause(case, trial, [], passages, self.within)
         self.assertEqual((cause or {})["stage"], "abstention")
 
+    def test_a_label_that_takes_for_ever_is_a_weak_one_and_the_others_are_looked_at(self) -> None:
+        case = one_case(answer_patterns=[".*.*.*.*.*.*.*#", "tea"])
+        weak = weak_labels([case], [passage("kettle", "x" * 400)], self.within)
+        self.assertEqual({line.partition(": ")[2].partition(": ")[0] for line in weak},
+                         {"answer_patterns[0]", "answer_patterns[1]"})
+        self.assertEqual([line for line in weak if "did not end" in line], weak[:1])
+
     def test_where_there_is_no_timer_such_patterns_are_refused_at_load(self) -> None:
         """Two repeats without a bound; what is escaped, in a class or bounded does not count."""
         told = ("repeats without a bound more than once, and this machine has no timer to stop it; write {0,60} or the"
@@ -530,6 +537,8 @@ class FirstCause(unittest.TestCase):
             (["pot"], ["pot"], stop, {"sources": ["pot", "kettle"]}, ("search", "kettle", "1. search: pot")),
             (["pot"], ["pot"], stop, {"sources": None, "evidence_sets": sets}, ("search", "kettle", "1. search: pot")),
             (["kettle", "pot"], ["pot"], stop, {}, ("read", "kettle", "3. stop: nothing")),
+            (["kettle", "pot"], ["pot"], stop, {"sources": None, "evidence_sets": [["zinc"], ["pot", "kettle"]]},
+             ("read", "kettle", "3. stop: nothing")),
             (["kettle"], ["kettle"], {"answer": "At 1."}, {}, ("answer", "pattern_missing", "3. stop: nothing")),
             (["kettle"], ["kettle"], stop | {"reason": "deadline"}, {}, ("answer", "deadline", "3. stop: nothing")),
             (["kettle"], ["kettle"], {"citations": []}, {}, ("citation", "source_not_cited", "3. stop: nothing")),

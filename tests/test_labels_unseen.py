@@ -35,7 +35,7 @@ def sent(recording: run.Recording, cases: list[evaluate.Case]) -> dict[str, list
 
     Replies are the recorded ones, given by number and not by what is asked.
     """
-    index = recording.corpus.open()
+    index = run.open_index(recording.corpus.source)
     requests: dict[str, list[str]] = {}
     place = {case.question: number for number, case in enumerate(recording.cases)}
     try:

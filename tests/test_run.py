@@ -1754,7 +1754,7 @@ def any_request_is_the_recorded_one() -> Patch:
 
 def requests_without_end() -> Patch:
     """An allowance that allows everything."""
-    return mock.patch.object(tools.Allowance, "check", lambda allowance, size: None)
+    return mock.patch.object(agent.Allowance, "check", lambda allowance, size: None)
 
 
 class Disabled(NamedTuple):

@@ -1050,7 +1050,7 @@ class Trials(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
-        for patch in (mock.patch.object(tools, "CALL_SECONDS", PATIENCE),  # of what an exchange may take
+        for patch in (mock.patch.object(provider, "CALL_SECONDS", PATIENCE),  # of what an exchange may take
                       mock.patch("os.fsync")):  # for speed: no power fails here
             patch.start()
             self.addCleanup(patch.stop)
@@ -1060,7 +1060,7 @@ class Trials(unittest.TestCase):
         folder = os.path.join(self.folder, str(number))
         began = time.monotonic()
         done = live(folder, *more, GEMINI_API_KEY=KEY, GOOGLE_GEMINI_BASE_URL=url, **environ)
-        self.assertLess(time.monotonic() - began, tools.CALL_SECONDS + 2)
+        self.assertLess(time.monotonic() - began, provider.CALL_SECONDS + 2)
         again = command(folder, "--recording", "tried", "--json")
         self.assertEqual((again.code, again.complaints), (0, ""))
         told = command(folder, "--recording", "tried", "--trace")
@@ -1099,7 +1099,7 @@ class Trials(unittest.TestCase):
         for number, row in enumerate(FAULTS):
             call = 1 + number % len(CALLS)
             answered = [http(replied({"text": json.dumps(one)})) for one in CALLS[: call - 1]]
-            seconds = mock.patch.object(tools, "CALL_SECONDS", SECONDS if row in SLOW else PATIENCE)
+            seconds = mock.patch.object(provider, "CALL_SECONDS", SECONDS if row in SLOW else PATIENCE)
             with self.subTest(row.name, call=call), Wire(*answered, row.wire) as wire, seconds:
                 more = ("--repeats", "2") if row.kind in HOPELESS else ()  # a trial that is not to begin
                 self.assertEnded(row, call, *self.run_and_replay(number, wire.url, *more))
@@ -1139,7 +1139,7 @@ class Trials(unittest.TestCase):
                 self.assertEqual(len(wire.heard), call - 1)
 
     def test_an_exchange_that_takes_all_that_the_trial_has_left_is_its_deadline(self) -> None:
-        tools.CALL_SECONDS = 45  # put back by the patch
+        provider.CALL_SECONDS = 45  # put back by the patch
         for number, call in enumerate((1, 3)):
             before = [http(replied({"text": json.dumps(one)})) for one in CALLS[: call - 1]]
             with self.subTest(call=call), Wire(*before, dripping(b"HTTP/1.1 200 OK\r\n")) as wire:

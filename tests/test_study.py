@@ -25,6 +25,15 @@ def packing() -> dict[str, Any]:
 
 
 class Study(unittest.TestCase):
+    def test_of_exact_copies_the_best_placed_stays_where_it_is(self) -> None:
+        """The copy stands after the limit: what is left keeps the order of the ranking."""
+        table = packing()
+        known = {at["id"]: at for at in table["passages"]}
+        order = ["window", "limit", "window-copy"]
+        table["passages"] = [known[name] for name in order] + [at for at in known.values() if at["id"] not in order]
+        filtered = study(table, 100, "rank")["arms"][2]
+        self.assertTrue(filtered["packed ids, bytes"].startswith("window: "), filtered)
+
     def test_the_table_is_the_one_printed(self) -> None:
         studied = study(packing())
         self.assertEqual(evaluate.rows(studied["arms"], *COLUMNS), [
