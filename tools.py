@@ -1161,7 +1161,7 @@ def _usage(told: list[Any]) -> dict[str, int]:
 def claim(name: str, report: Mapping[str, Any], manifest: Mapping[str, Any], told: Mapping[str, Any],
           returned: Sequence[str], notes: Sequence[str]) -> dict[str, Any]:
     """What the comparison `told` of a recording's fixed (a) and agent (b) path carries, and no more. `returned` are the
-    models that the service named, `notes` what does not hold of the recording. Raises Mistaken for unequal allowances."""
+    models that the service named, `notes` what does not hold of it. Raises Mistaken where allowances differ."""
     if not told["equal_allowance"]:
         raise Mistaken(f"trials of {name} had other allowances than the rest: they are never merged in one claim")
     a, b = (f"{at['passed']} of {at['of']}" for at in told["rates"])
