@@ -610,7 +610,7 @@ def label_check(path: str, cases: list[evaluate.Case], index: retrieval.Index) -
     """The faults of the labels in a file beside a snapshot, and what is weak about them."""
     passages = tools.passages_at(index, ((case.version, name) for case in cases for name in case.named))
     faults = evaluate.label_faults(cases, passages, index.versions)
-    return [f"{shown_path(path)}: {fault}" for fault in faults], evaluate.weak_labels(cases, passages)
+    return [f"{shown_path(path)}: {fault}" for fault in faults], evaluate.weak_labels(cases, passages, within)
 
 def guards_command(argv: list[str]) -> int:
     """Every guard, tripped on purpose by a scripted model: no key, no network."""

@@ -1497,6 +1497,11 @@ class Check(CommandLine):
         self.assertIn(f"{cases} cases, {passages} passages", ran.out)
         self.assertIn(f"{faults} faults, {weak} weak labels", ran.lines[-1])
 
+    def test_a_pattern_that_would_be_searched_for_without_end_is_weak(self) -> None:
+        """The search for weak labels has the time that the judge's has."""
+        with mock.patch.object(run, "within", side_effect=TimeoutError):
+            self.assertIn("the search for it did not end on a source of this case", here("check").out)
+
     def test_the_shipped_files_have_no_fault_and_one_known_weak_case(self) -> None:
         """The newline case asks for more than its passage says; nothing else is warned of."""
         ran = here("check")
