@@ -206,19 +206,19 @@ def open_recording(name: str, cases_path: str | None = None, snapshot_path: str 
         raise Mistaken(f"{shown_path(path)}, {error}; the recording is damaged: restore the file") from None
     hashes = input_hashes(given, corpus.sha256, manifest["config"])
     sums = read_bytes(files["SHA256SUMS"]).decode("utf-8", "replace") if "SHA256SUMS" in files else None
-    digests = {name: sha256_of(path) for name, path in files.items() if os.path.isfile(path)}
-    edits = list(tools.broken_seals(sums, digests))
+    edits = list(tools.broken_seals(sums, digests(folder)))
     documents = {"cases.json": given, "snapshot.json": corpus.document}
     return Recording(os.path.basename(folder), manifest, cases, corpus, hashes, exchanges, report, edits, documents)
+
+def digests(folder: str, ends: tuple[str, ...] = ("",)) -> dict[str, str]:
+    """The SHA-256, in hex, of each ordinary file in a folder whose name ends so; raises Mistaken."""
+    paths = {name: os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.endswith(ends)}
+    return {name: hashlib.sha256(read_bytes(path)).hexdigest() for name, path in paths.items() if os.path.isfile(path)}
 
 def input_hashes(cases: Any, snapshot: str, config: Any) -> dict[str, str]:
     """Fingerprints of all that a request is made from; that of the snapshot is given."""
     inputs = {"prompt": provider.PROMPT, "schema": provider.SCHEMA, "config": config, "cases": cases}
     return {name: provider.fingerprint(value) for name, value in inputs.items()} | {"snapshot": snapshot}
-
-def sha256_of(path: str) -> str:
-    """The SHA-256 of a file, in hex; raises Mistaken."""
-    return hashlib.sha256(read_bytes(path)).hexdigest()
 
 def plan_of(recording: Recording) -> list[tools.Planned]:
     """The trials of a recording, in the order they were run; raises Mistaken."""
@@ -280,14 +280,10 @@ def run_trial(trial: tools.Planned, recording: Recording, index: retrieval.Index
         raise Mistaken(f"case {trial.case.id}: {error}") from None
     return agent.Tape(agent.controller(task, toolbox, model.ask, model.clock)), model
 
-def source_hashes() -> dict[str, str]:
-    """The SHA-256 of each module of the kit."""
-    return {name: sha256_of(os.path.join(HERE, name)) for name in sorted(os.listdir(HERE)) if name.endswith(".py")}
-
 def report_json(recording: Recording, played: list[Played], problems: list[tools.Problem], **more: Any) -> Any:
     """A replay, or with `more` a run, as one JSON object: what report.json is, and --json shows."""
     sendings, exchanges = [at.sending for at in played], recording.exchanges.trials
-    about = (recording.name, recording.manifest, recording.hashes, source_hashes(), exchanges, sendings)
+    about = (recording.name, recording.manifest, recording.hashes, digests(HERE, (".py",)), exchanges, sendings)
     report = evaluate.report([at.json for at in played], {**tools.report_facts(*about), **more})
     return {**report, "error": tools.error_of(problems, DIFFERS)} if problems else report
 
@@ -389,9 +385,10 @@ def posed(options: Options, index: retrieval.Index) -> tuple[Any, list[evaluate.
     """The cases of a run, checked against the passages, or a question that nobody labelled; raises Mistaken."""
     if options.question is None:
         given, cases = load(options.cases, load_cases)
-        faults = label_faults(options.cases, cases, tools.labelled(index, cases), index.versions)
+        _, versions, passages = tools.labelled(index, cases)
+        faults = evaluate.label_faults(cases, passages, versions)
         if faults:
-            raise Mistaken(*faults)
+            raise Mistaken(*(f"{shown_path(options.cases)}: {fault}" for fault in faults))
         if options.case not in (None, *(case.id for case in cases)):
             raise Mistaken(f"no case {agent.shown(options.case)}; there are {', '.join(case.id for case in cases)}")
         return given, cases
@@ -410,7 +407,7 @@ def planned(options: Options) -> tuple[str, Recording]:
     names, made = [case.id for case in cases], time.strftime("%Y-%m-%dT%H:%M:%SZ", now)
     manifest = tools.new_manifest(vars(options), names, corpus.profile, os.environ, tools.environment(), made)
     hashes = input_hashes(given, corpus.sha256, manifest["config"])
-    manifest["hashes"] = {**hashes, "sources": provider.fingerprint(source_hashes())}
+    manifest["hashes"] = {**hashes, "sources": provider.fingerprint(digests(HERE, (".py",)))}
     usual = time.strftime("%Y%m%dT%H%M%SZ-", now) + manifest["model"]
     name = tools.recording_name(usual if options.name is None else options.name)
     folder = os.path.join(RECORDINGS, name)
@@ -473,6 +470,8 @@ def write_file(path: str, content: Any, ready: Callable[[], None] = lambda: None
         if os.path.isfile(path):
             os.chmod(part, os.stat(path).st_mode & 0o777)
         os.replace(part, path)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), path) from None
     finally:
         if os.path.lexists(part):
             os.remove(part)
@@ -519,8 +518,7 @@ def carry_out(folder: str, journal: provider.Journal, options: Options, played: 
         finished, played, [], execution_mode=finished.manifest["execution_mode"], actual_api_requests=made,
         replay=None, in_doubt=tools.in_doubt(exchanges), cost=allowance.cost())
     write_file(os.path.join(folder, "report.json"), report)
-    sealed = sorted(name for name in os.listdir(folder) if name.endswith((".json", ".jsonl")))
-    sums = (f"{sha256_of(os.path.join(folder, name))}  {name}\n" for name in sealed)
+    sums = (f"{digest}  {name}\n" for name, digest in digests(folder, (".json", ".jsonl")).items())
     write_file(os.path.join(folder, "SHA256SUMS"), "".join(sums))
     show(trial_lines(played) if options.question is None else tools.reply_lines(played[0].tape, columns()))
     measured = sum(at.json["checks"]["outcome"] != "not_measured" for at in played)
@@ -550,7 +548,11 @@ def replay_command(argv: list[str]) -> int:
         exchanged, report = recording.exchanges.trials, recording.report
         problems = list(tools.problems(recording.edits, found, report, exchanged, planned_, changed))
         if page:
-            write_file(options.html, filled(page, report_json(recording, played, problems), recording, index))
+            document = report_json(recording, played, problems)
+            places = {(at.case.version, name) for at in plan for name in at.case.named} | read_in(document["trials"])
+            passages = tools.passages_at(index, sorted(places))
+            events = recording.exchanges.events
+            write_file(options.html, tools.filled(page, document, events, recording.cases, passages))
     lines = replay_lines(recording, chosen, played, bool(options.trace or options.case))
     show(lines, report_json(recording, played, problems) if options.json else None)
     for problem in problems:
@@ -562,7 +564,7 @@ def replay_command(argv: list[str]) -> int:
 
 def regraded(recording: Recording, path: str, as_json: bool) -> int:
     """Show the stored grades of a recording beside those that today's labels give; nothing is written."""
-    stored, (today, cases) = stored_trials(recording), load(path, load_cases)
+    stored, (today, cases) = tools.stored(recording.name, recording.report), load(path, load_cases)
     with recording.corpus.opened() as index:
         places = {(case.version, name) for case in cases for name in case.named} | read_in(stored)
         passages = tools.passages_at(index, sorted(places))
@@ -579,12 +581,6 @@ def tell_edits(*recordings: Recording) -> int:
         complain(edit)
     return DIFFERS if edits else DONE
 
-def stored_trials(recording: Recording) -> list[dict[str, Any]]:
-    """The trials of a report; raises Mistaken where the run has none yet."""
-    if recording.report is None:
-        raise Mistaken(f"recording {recording.name} has no report; --live --resume {recording.name} goes on with it")
-    return list(recording.report["trials"])
-
 def read_in(trials: list[dict[str, Any]]) -> set[tuple[str, str]]:
     """The version and the id of each passage that was read in the trials of a report."""
     return {(seen.version, name) for seen in (evaluate.Seen(at.get("result")) for at in trials) for name in seen.read}
@@ -595,12 +591,6 @@ def empty_page(path: str) -> str:
     if os.path.lexists(path) and not tools.is_page(page, read_bytes(path)):
         raise Mistaken(f"{shown_path(path)} exists and is no page that this kit wrote: give another name")
     return page
-
-def filled(page: str, report: dict[str, Any], recording: Recording, index: retrieval.Index) -> str:
-    """The viewer with a recording in it."""
-    places = {(at.case.version, name) for at in plan_of(recording) for name in at.case.named}
-    passages = tools.passages_at(index, sorted(places | read_in(report["trials"])))
-    return tools.filled(page, report, recording.exchanges.events, recording.cases, passages)
 
 def replay_lines(recording: Recording, chosen: list[tools.Planned], played: list[Played], trace: bool) -> Iterator[str]:
     """What a replay shows: where the recording is from, the traces, the table, the summary."""
@@ -628,24 +618,14 @@ def check_command(argv: list[str]) -> int:
         except Faulty as error:
             faults += error.lines
     if not faults:
-        cases, source = loaded[0][1], loaded[1].source
-        if isinstance(source, str):
-            with loaded[1].opened() as index:
-                passages, versions = tools.labelled(index, cases), index.versions
-                count = sum(map(index.count, versions))
-        else:  # without an index: a machine that lacks FTS5 can check too
-            passages, count = [passage._asdict() for passage in source.passages], len(source.passages)
-            versions = tuple(sorted({passage.version for passage in source.passages}))
-        faults = label_faults(options.cases, cases, passages, versions)
+        (_, cases), (_, _, _, source) = loaded  # a snapshot that is JSON needs no index: FTS5 may be lacking
+        count, versions, passages = tools.labels_in(source, loaded[1].opened, cases)
+        faults = [f"{shown_path(options.cases)}: {at}" for at in evaluate.label_faults(cases, passages, versions)]
         weak = evaluate.weak_labels(cases, passages, within)
         say(f"{len(cases)} cases, {count} passages")
     say(*(f"fault: {fault}" for fault in faults), *(f"weak: {label}" for label in weak),
         f"{len(faults)} faults, {len(weak)} weak labels")
     return DIFFERS if faults else DONE
-
-def label_faults(path: str, cases: list[evaluate.Case], passages: list[Any], versions: tuple[str, ...]) -> list[str]:
-    """The faults of the labels in a file beside the passages of a snapshot."""
-    return [f"{shown_path(path)}: {fault}" for fault in evaluate.label_faults(cases, passages, versions)]
 
 def guards_command(argv: list[str]) -> int:
     """Every guard, tripped on purpose by a scripted model: no key, no network."""
@@ -683,13 +663,12 @@ def doctor_command(argv: list[str]) -> int:
     """What this machine has, which key variable is set, and whether the recordings are whole."""
     parsed("doctor", argv)
     say(*(f"{name:10}{value}" for name, value in tools.environment().items()))
-    faults = 0
+    fts5, faults = "yes", 0
     try:
         open_index(load(SNAPSHOT, retrieval.load_snapshot)[1]).close()
-        say("fts5      yes")
     except Mistaken as error:
-        faults += 1
-        say(f"fts5      NO: {error}")
+        fts5, faults = f"NO: {error}", 1
+    say(f"fts5      {fts5}")
     say(f"key       {key_state()}")
     for entry in tools.recordings(RECORDINGS):
         try:
@@ -715,13 +694,8 @@ def search_command(argv: list[str]) -> int:
 
 def judged_command(options: Options, words: str) -> int:
     """Search for each judged query of a file, and print the measures of the rankings, each and in the mean."""
-    def read(path: str) -> Any:
-        try:
-            return read_json(path) if path.lower().endswith(".json") else read_bytes(path).decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise Mistaken(f"{shown_path(path)}: not UTF-8: {error}") from None
-
-    queries = load(options.judge, evaluate.load_judged, read)[1]
+    as_json = options.judge.lower().endswith(".json")
+    queries = load(options.judge, evaluate.load_judged, read_json if as_json else tools.text_by(read_bytes))[1]
     cases = [] if options.cases is None else load(options.cases, load_cases)[1]
     with read_corpus(options.snapshot).opened() as index:
         rankings, aliases = tools.ranked(index, queries, options.judge, words, cases, options.version, options.k)
@@ -739,10 +713,7 @@ def build_command(argv: list[str]) -> int:
         made = retrieval.Build(options.version, options.base_url, options.encoding, "")  # "": SQLite keeps a file
         with raising("SIGTERM", KeyboardInterrupt("SIGTERM")), contextlib.closing(made) as build:
             counts = carry_build(build, os.path.realpath(options.out), options)
-    except (agent.Mistake, retrieval.BuildFault, retrieval.IndexFault, retrieval.SnapshotFaults, OSError,
-            ValueError) as error:  # ValueError: a NUL in a path
-        if isinstance(error, OSError) and error.filename:
-            raise Mistaken(f"{shown_path(error.filename)}: {error.strerror}; nothing was written") from None
+    except (agent.Mistake, retrieval.BuildFault, retrieval.IndexFault, retrieval.SnapshotFaults, ValueError) as error:
         raise Mistaken(f"{error}; nothing was written") from None
     say(*tools.built_lines(options.out, os.path.getsize(options.out), counts, build.counts))
     return DIFFERS if counts["refused"] else DONE
@@ -754,11 +725,9 @@ def carry_build(build: retrieval.Build, out: str, options: Options) -> dict[str,
         with read_corpus(out).opened() as old:
             tools.keep_others(build, old, options.out, options.version, options.replace)
     counts = {"used": 0, "skipped": 0, "refused": 0}
-
     def read(path: str) -> bytes:
         with open(path, "rb") as file:
             return file.read(retrieval.LARGEST_DOCUMENT + 1)
-
     for became, name, path, why in tools.read_documents(build, options.paths, read):
         counts[became] += 1
         if why:
@@ -767,11 +736,9 @@ def carry_build(build: retrieval.Build, out: str, options: Options) -> dict[str,
             print(f"\r\x1b[K{counts['used']} files: {tools.visible(name)[:60]}", end="", file=sys.stderr, flush=True)
     if not counts["used"]:
         raise Mistaken(f"no document among the {sum(counts.values())} files of {', '.join(options.paths)}")
-
     def unchanged() -> None:
         if tools.stamp(out) != before:
             raise Mistaken(f"{options.out} was changed by another while this was built; it stays: build again")
-
     if out.endswith(".sqlite"):
         write_file(out, lambda part: retrieval.create_store(part, "documents", build.passages()), unchanged)
     else:
@@ -783,11 +750,12 @@ def compare_command(argv: list[str]) -> int:
     """Two recordings, or the two paths of one: pairs, intervals, costs, and whether they can be told apart."""
     options = parsed("compare", argv)
     compared = [open_recording(name) for name in (options.a, options.b) if name is not None]
-    trials, cases = stored_trials(compared[0]), {case.id: case for at in compared for case in at.cases}
+    trials = [tools.stored(at.name, at.report) for at in compared]
+    cases = {case.id: case for at in compared for case in at.cases}
     if options.b is None:
-        sides = {f"{mode} path": [at for at in trials if at.get("mode") == mode] for mode in ("fixed", "agent")}
+        sides = {f"{mode} path": [at for at in trials[0] if at.get("mode") == mode] for mode in ("fixed", "agent")}
     else:
-        sides = {options.a: trials, f"{options.b} ": stored_trials(compared[1])}
+        sides = {options.a: trials[0], f"{options.b} ": trials[1]}
     told, k = evaluate.compare(*sides.values()), compared[0].manifest["candidates"]
     found = [{"side": "ab"[at], **one} for at, side in enumerate(sides.values())
              for one in evaluate.judge_searches(side, cases, k)["means"]]
@@ -826,12 +794,10 @@ def review_command(argv: list[str]) -> int:
         except Mistaken as error:
             told.append(f"{name} cannot be read: {error}")
             continue
-        trials, planned_ = (recording.report or {"trials": []})["trials"], len(plan_of(recording))
-        state = "whole" if recording.report and not recording.odd else "odd" if recording.odd else "not finished"
-        about = [str(recording.manifest[field])[:19] for field in ("recorded_at", "model")]
-        rows.append([name, *about, f"{len(trials)} of {planned_}", state])
-        if recording.report is None:
-            told.append(f"{name} is not finished: python3 run.py --live --resume {name}")
+        trials = (recording.report or {"trials": []})["trials"]
+        about = (name, recording.manifest, len(trials), len(plan_of(recording)))
+        rows.append(tools.review_row(*about, finished=recording.report is not None, odd=recording.odd))
+        told += [f"{name} is not finished: python3 run.py --live --resume {name}"] * (recording.report is None)
         told += [f"{name}: {line}" for line in (*recording.odd, *tools.contradictions(came_out(trials)))]
     say(*tools.tables(columns(text=False), rows), *told)
     return DONE
@@ -843,10 +809,41 @@ def came_out(trials: list[dict[str, Any]]) -> Iterator[tuple[str, str, str, str]
         came = f"{evaluate.outcome_of(at)}, citing {', '.join(sorted({*seen.cited})) or 'nothing'}"
         yield at["id"], f"{at.get('case_id')} on the {at.get('mode')} path", seen.reason, came
 
+def mcp_command(argv: list[str]) -> int:
+    """The tools for any MCP client, over standard input and output; nothing is spent or written."""
+    lines = getattr(sys.stdin, "buffer", sys.stdin)
+    with read_corpus(parsed("mcp", argv).snapshot).opened() as index, contextlib.suppress(BrokenPipeError):
+        for told in tools.replies(lines.readline, index):
+            print(told, flush=True)
+    return DONE
+
+def export_command(argv: list[str]) -> int:
+    """A recording in a form that other programs read: an Inspect log, JUnit's XML, or a JSON line a trial."""
+    options = parsed("export", argv)
+    recording = open_recording(options.name)
+    report = {**(recording.report or {}), "trials": tools.stored(recording.name, recording.report)}
+    if os.path.lexists(options.out):
+        raise Mistaken(f"{shown_path(options.out)} exists: give another name")
+    write_file(options.out, tools.exported(options.format, recording.name, report, recording.exchanges.trials))
+    say(f"{options.out}: {len(report['trials'])} trials of recording {recording.name}",
+        f"not in this form: {tools.NOT_IN[options.format]}")
+    return tell_edits(recording)
+
+def claim_command(argv: list[str]) -> int:
+    """What the comparison of a recording's two paths can carry, and what not, as one JSON record."""
+    recording = open_recording(parsed("claim", argv).name)
+    trials = tools.stored(recording.name, recording.report)
+    told = evaluate.compare(*([at for at in trials if at.get("mode") == mode] for mode in ("fixed", "agent")))
+    notes = [*recording.odd, *(f"changed since the recording: {name}" for name in recording.changed)]
+    models, report = tools.models_in(recording.exchanges.events), recording.report or {}
+    show((), tools.claim(recording.name, report, recording.manifest, told, models, notes))
+    return DIFFERS if notes else DONE
+
 WORDS: dict[str, Callable[[list[str]], int]] = {
     "check": check_command, "guards": guards_command, "doctor": doctor_command, "search": search_command,
     "ask": ask_command, "build": build_command, "compare": compare_command, "audit": audit_command,
-    "study": study_command, "review": review_command,
+    "study": study_command, "review": review_command, "mcp": mcp_command, "export": export_command,
+    "claim": claim_command,
 }
 
 def complain(line: str) -> None:
@@ -888,6 +885,11 @@ def answer(argv: list[str]) -> int:
         if "--json" in argv:
             reason = {"reason": str(error.reason)} if error.reason else {}
             show((), {"error": {"code": MISTAKEN, "message": str(error), **reason}})
+        return MISTAKEN
+    except OSError as error:
+        if error.filename is None:  # a closed pipe, say
+            raise
+        complain(f"{shown_path(error.filename)}: {error.strerror}")
         return MISTAKEN
     except KeyboardInterrupt as error:
         complain("interrupted")

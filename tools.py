@@ -174,9 +174,36 @@ def passages_at(index: retrieval.Index, places: Iterable[tuple[str, str]]) -> li
     found = (index.passage(name, version) for version, name in dict.fromkeys(places))
     return [passage._asdict() for passage in found if passage]
 
-def labelled(index: retrieval.Index, cases: Iterable[Any]) -> list[dict[str, Any]]:
-    """The passages that the labels of cases name and the index has, as JSON."""
-    return passages_at(index, ((case.version, name) for case in cases for name in case.named))
+Labelled = tuple[int, tuple[str, ...], list[dict[str, Any]]]  # how many passages, their versions, some as JSON
+
+def labelled(index: retrieval.Index, cases: Iterable[Any]) -> Labelled:
+    """How many passages an index has, of which versions, and those that the labels of cases name."""
+    places = ((case.version, name) for case in cases for name in case.named)
+    return sum(map(index.count, index.versions)), index.versions, passages_at(index, places)
+
+def labels_in(source: retrieval.Snapshot | str, opened: Callable[[], Any], cases: Iterable[Any]) -> Labelled:
+    """The same of a snapshot, or of the index that `opened` gives where it is in a file."""
+    if isinstance(source, str):
+        with opened() as index:
+            return labelled(index, cases)
+    passages = [passage._asdict() for passage in source.passages]
+    return len(passages), tuple(sorted({passage["version"] for passage in passages})), passages
+
+def text_by(read: Callable[[str], bytes]) -> Callable[[str], str]:
+    """What gives the text of a file, which must be UTF-8, of what reads its bytes; raises Mistaken."""
+    def text(path: str) -> str:
+        try:
+            return read(path).decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise Mistaken(f"{path}: not UTF-8: {error}") from None
+
+    return text
+
+def stored(name: str, report: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    """The trials of a recording's report; raises Mistaken where there is none yet."""
+    if report is None:
+        raise Mistaken(f"recording {name} has no report; --live --resume {name} goes on with it")
+    return list(report["trials"])
 
 def ranking(index: retrieval.Index, query: str, version: str, limit: int) -> list[str]:
     """The ids of what a search finds, best first; none where it fails."""
@@ -197,8 +224,8 @@ def ranked(
         case = asked.get(at["id"])
         text = at["query"] or (case.question if case else words if len(queries) == 1 else "")
         if not text.strip() or len(text) > agent.LONGEST:
-            raise Mistaken(f"{path}: query {at['id']} has no text of 1 to {agent.LONGEST} characters: give it as WORDS, "
-                           "the questions by --cases, or queries as JSON")
+            raise Mistaken(f"{path}: query {at['id']} has no text of 1 to {agent.LONGEST} characters: give it as WORDS,"
+                           " the questions by --cases, or queries as JSON")
         of = version_of(at["version"] or (case.version if case else version), index.versions)
         try:
             found = index.search(text, of, limit).passages
@@ -564,6 +591,13 @@ def once_more(recording: str, manifest: Mapping[str, Any], exchanges: Mapping[st
     enough = min(MOST_REQUESTS, sent(exchanges) + worst_requests(manifest))
     return (f"to try the others: python3 run.py --live --resume {recording} --retry-faults --execute-approved "
             f"--max-requests {enough}")
+
+def review_row(
+    name: str, manifest: Mapping[str, Any], ended: int, planned: int, finished: bool, odd: Sequence[str]
+) -> list[str]:
+    """A recording in a list of them: its name, date, model, trials and state."""
+    state = "odd" if odd else "whole" if finished else "not finished"
+    return [name, str(manifest["recorded_at"])[:19], str(manifest["model"]), f"{ended} of {planned}", state]
 
 def contradictions(trials: Iterable[tuple[str, str, str, str]]) -> Iterator[str]:
     """What a person should look at among trials (id, case and path, reason, how it came out): those that asked the same
@@ -962,6 +996,16 @@ class _Bad(Exception):
         super().__init__(message)
         self.error = {"code": code, "message": message, **({"data": more} if more else {})}
 
+def replies(readline: Callable[[int], bytes | str], index: retrieval.Index) -> Iterator[str]:
+    """The answers to the messages that lines hold, until there is no more; a line that is too long is one message."""
+    most = MESSAGE_BYTES + 2
+    while line := readline(most):
+        rest = line
+        while len(rest) == most and rest[-1:] not in (b"\n", "\n"):
+            rest = readline(most)
+        if told := reply(line, index):
+            yield told
+
 def reply(line: str | bytes, index: retrieval.Index) -> str | None:
     """The line of ASCII that answers a line of JSON-RPC 2.0, a message or a batch; None where nothing is to be said.
     Whatever the line holds, nothing is raised, and nothing is kept for the next one."""
@@ -1129,6 +1173,12 @@ def _xml(text: str) -> str:
     """The text as it may stand in XML, where no escape makes a control character legal."""
     return re.sub('[&<>"]', lambda odd: f"&#{ord(odd[0])};", visible(text))
 
+def exported(form: str, name: str, report: Mapping[str, Any], saved: Mapping[str, Mapping[int, Any]]) -> Any:
+    """A recording in a form (inspect, junit, jsonl): JSON, or a text."""
+    if form == "inspect":
+        return inspect_log(name, report, saved)
+    return "".join(f"{line}\n" for line in (junit if form == "junit" else jsonl)(name, report))
+
 def inspect_log(name: str, report: Mapping[str, Any], saved: Mapping[str, Mapping[int, Any]]) -> dict[str, Any]:
     """A recording as an Inspect log of version 2 (https://inspect.aisi.org.uk/eval-logs.html): a trial is a sample of
     its case and path, a repeat an epoch. `saved` has the exchanges by trial and number."""
@@ -1202,6 +1252,12 @@ def _usage(told: list[Any]) -> dict[str, int]:
     return {"input_tokens": prompt, "output_tokens": said + thought, "total_tokens": total, "reasoning_tokens": thought}
 
 # === Claims ===========================================================================================================
+def models_in(events: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The models that the service named in its replies, each once."""
+    replies = (event.get("response") for event in events)
+    named = (at["modelVersion"] for at in replies if isinstance(at, dict) and "modelVersion" in at)
+    return list(dict.fromkeys(map(str, named)))
+
 def claim(name: str, report: Mapping[str, Any], manifest: Mapping[str, Any], told: Mapping[str, Any],
           returned: Sequence[str], notes: Sequence[str]) -> dict[str, Any]:
     """What the comparison `told` of a recording's fixed (a) and agent (b) path carries, and no more. `returned` are the

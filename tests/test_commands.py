@@ -89,7 +89,7 @@ class Compare(Desk):
     def test_the_searches_are_measured_beside_the_outcomes(self) -> None:
         lines = self.lines("compare", "published")
         self.assertIn("side measure mean over of", lines)
-        self.assertTrue(any(re.fullmatch(r"a ndcg@2 0\.\d{3} 6 8", line) for line in lines), lines)
+        self.assertTrue(any(re.fullmatch(r"a ndcg@2 1\.000 6 8", line) for line in lines), lines)
 
     def test_what_cannot_be_compared_is_one_line(self) -> None:
         os.remove(self.copied("begun"))
@@ -207,7 +207,9 @@ class Regrade(Desk):
         self.assertEqual(
             lines[-1], "4 of 12 grades are others today; 4 trials have no grade of today; nothing was written")
         self.assertEqual({name: read(self.path("mine", name)) for name in os.listdir(self.path("mine"))}, before)
-        for flag in (("--case", "overwrite"), ("--mode", "fixed"), ("--repeat", "1"), ("--trace",), ("--html", "x.html")):
+        for flag in (
+            ("--case", "overwrite"), ("--mode", "fixed"), ("--repeat", "1"), ("--trace",), ("--html", "x.html"),
+        ):
             with self.subTest(flag=flag):
                 self.assert_refused(self.kit("--regrade", *flag), "--regrade", flag[0])
         told = json.loads(self.kit("--regrade", "--recording", "mine", "--cases", "today.json", "--json").out)
