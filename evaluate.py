@@ -9,10 +9,6 @@ it is handed parsed JSON, and derives again whatever can be derived. Read in thi
     Sameness, The report      first_difference, unlike_report: where two results, or two requests, are not the same
     Ranking, Comparison       hit to ndcg, judge: of judged queries; compare: of two runs; regrade: by other labels
     Citation audit, Packing   audit: links, claims and questions apart; study: what was found and what was given on
-
-A pattern is searched for (`re.search`) anywhere in the answer, and case does not matter: that is Python's simple
-folding, so `straße` does not match `STRASSE`. `$` also holds before one final line end, and `\\d` matches digits of
-every script; `\\Z` and `[0-9]` are the exact forms.
 """
 
 import functools
@@ -75,7 +71,7 @@ SCOPE = ("Checks written by hand for this case: what was read and cited, pattern
 class Case(NamedTuple):
     """A question and its labels.
     One whole set of `evidence_sets` is enough; there is none when only a stop is right, and it is None when the
-    patterns alone are to be checked. `useful` and `stale` passages (those with a reason) change no grade."""
+    patterns alone are to be checked. `useful`, `stale` (with reasons) and `required` (questions) change no grade."""
     id: str
     question: str
     version: str
@@ -85,6 +81,7 @@ class Case(NamedTuple):
     forbidden_patterns: tuple[re.Pattern[str], ...]
     useful: tuple[str, ...] = ()
     stale: Mapping[str, str] = {}
+    required: Mapping[str, Mapping[str, str]] = {}
 
     @property
     def needed(self) -> list[str]:
@@ -120,7 +117,7 @@ CASE = {
     "version": (r"(?=.{1,20}\Z)[0-9]+(?:\.[0-9]+){0,2}", "1 to 3 numbers joined by dots, at most 20 characters"),
     "split": ("development|held-out|asked", "'development' or 'held-out'"),  # asked: a question that nobody labelled
     "sources?": [NAME], "evidence_sets?": SETS, "answer_patterns?": [PATTERN], "forbidden_patterns?": [PATTERN],
-    "useful?": [NAME], "stale?": {str: NAME},
+    "useful?": [NAME], "stale?": {str: NAME}, "required?": {str: {"answered": PATTERN, "abstained?": PATTERN}},
 }
 UNBOUNDED = r"(?<![*+?}])[*+]|\{\d*,\}"  # a repeat without an upper bound, in a plain pattern
 _KINDS = {str: "a string", bool: "a boolean", list: "a list", dict: "an object", type(None): "null"}
@@ -140,7 +137,7 @@ def _case(entry: dict[str, Any]) -> Case:
                          for name in ("answer_patterns", "forbidden_patterns"))
     return Case(entry["id"], entry["question"], entry["version"], entry["split"],
                 tuple(map(tuple, sets)) if entry.keys() & {"sources", "evidence_sets"} else None, answer, forbidden,
-                tuple(entry.get("useful", [])), entry.get("stale", {}))
+                tuple(entry.get("useful", [])), entry.get("stale", {}), entry.get("required", {}))
 
 def _file_faults(document: object, timer: bool) -> Iterator[str]:
     """Every fault of every case, which is named by its id where that tells which one is meant."""
@@ -227,8 +224,7 @@ def label_faults(cases: Iterable[Case], passages: Passages, versions: Sequence[s
     return faults
 
 def weak_labels(cases: Iterable[Case], passages: Passages, within: Within = lambda work: work()) -> list[str]:
-    """Warnings: labels that can be used and do not check what they seem to check. A pattern over which `within` raises
-    TimeoutError is one of them."""
+    """Warnings: labels that do not check what they seem to check, or over which `within` raises TimeoutError."""
     passages, warned = list(passages), []
     for case in cases:
         texts = _own_texts(case, passages)
@@ -422,11 +418,8 @@ def _outcome(case: Case | None, seen: Seen, faulty: bool) -> Outcome:
     return Outcome.INCOMPLETE if seen.status == "incomplete" else Outcome.FAIL
 
 # === Sameness =========================================================================================================
-ABSENT = "(absent)"
-
 def first_difference(old: Any, new: Any, path: str = "") -> tuple[str, str, str] | None:
-    """Where two JSON values first differ: the path, and both sides as short text; None when they are the same.
-    Key order does not matter; everything else does, types too: 0, 0.0 and false differ, and so do absent and null."""
+    """Where two JSON values first differ, types too (0, 0.0, false), and both sides; None for key order alone."""
     if json.dumps(old, sort_keys=True) == json.dumps(new, sort_keys=True):
         return None
     if isinstance(old, str) and isinstance(new, str):
@@ -440,7 +433,7 @@ def first_difference(old: Any, new: Any, path: str = "") -> tuple[str, str, str]
     for name in one | other:
         where = f"{path}[{name}]" if isinstance(old, list) else f"{path}.{name}".lstrip(".")
         if name not in one or name not in other:
-            old, new = (_brief(side[name]) if name in side else ABSENT for side in (one, other))
+            old, new = (_brief(side[name]) if name in side else "(absent)" for side in (one, other))
             return where, old, new
         if found := first_difference(one[name], other[name], where):
             return found
@@ -486,6 +479,20 @@ def report(trials: list[dict[str, Any]], known: Mapping[str, Any]) -> dict[str, 
     """A report over graded trials: what is `known` of their run, in the order of REPORT, and their summary."""
     parts = {**known, "trials": trials, "summary": summarize(trials)}
     return {name: parts[name] for name in REPORT} | {name: parts[name] for name in ("in_doubt",) if name in parts}
+
+def coverage(case: Case, result: object, within: Within = lambda work: work()) -> list[dict[str, str]]:
+    """Of each question that a case requires whether it was answered, abstained with a reason (shown), or omitted."""
+    seen = Seen(result)
+    def state(name: str, answered: str, abstained: str = r"(?!)") -> dict[str, str]:
+        hits = [re.search(pattern, seen.answer, re.IGNORECASE) for pattern in (answered, abstained)]
+        stopped = seen.decisions[-1][-1] if seen.reason == "model_stopped" and seen.decisions else ""
+        told = [(word, hit[0]) for word, hit in zip(("answered", "abstained"), hits, strict=True) if hit]
+        word, shown = next(iter(told), ("abstained", stopped) if stopped else ("omitted", ""))
+        return {"question": name, "state": word, "shown": shown}
+    try:
+        return list(within(lambda: [state(name, **patterns) for name, patterns in case.required.items()]))
+    except TimeoutError:
+        return []
 
 # === First cause ======================================================================================================
 class Stage(Word):
@@ -613,8 +620,7 @@ def mean(values: Sequence[float | None]) -> dict[str, Any]:
 def judge(queries: Iterable[Mapping[str, Any]], rankings: Mapping[str, Sequence[str]], k: int, unjudged_is_0: bool,
           aliases: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """`{"k", "queries": [...], "means": [{"measure", "mean", "over", "of"}]}` of rankings by the id of their query.
-    A passage answers by its id, by that without the `~N` of a part, or by an alias. A query has no measures without a
-    ranking, nor unless `unjudged_is_0` with an unjudged passage among its first k; `why` says so."""
+    A passage answers by its id, that without the `~N` of a part, or an alias. `why` says why there are no measures."""
     told = []
     for query in queries:
         ranking = [next((at for at in (name, re.sub("~[0-9]+$", "", name), *aliases.get(name, ()))
@@ -662,9 +668,8 @@ def wilson(successes: int, total: int) -> tuple[float, float] | None:
     return low if successes else 0.0, high if successes < total else 1.0
 
 def compare(trials_a: Trials, trials_b: Trials) -> dict[str, Any]:
-    """Trials of two reports or paths, paired by case and repeat, and by path where a side has both.
-    `{"verdict", "p", "equal_allowance", "pairs", "left_out", "counts", "rates", "cost", "abstention"}`, the last three
-    lists for `rows`. `left_out` names each trial that is not measured in both, or is there a second time."""
+    """Trials of two reports or paths, paired by case and repeat, and by path where a side has both. "rates", "cost" and
+    "abstention" are lists for `rows`; "left_out" names each trial not measured in both, or there a second time."""
     sides = {"a": list(trials_a), "b": list(trials_b)}
     by_path = any(len({_as(str, at.get("mode")) for at in side}) > 1 for side in sides.values())
     named: dict[str, dict[str, Mapping[str, Any]]] = {"a": {}, "b": {}}
@@ -728,8 +733,7 @@ def _abstention(side: str, trials: Sequence[Mapping[str, Any]]) -> Iterator[dict
                "neither": len(ended) - answered - stopped}
 
 def regrade(trials: Trials, old: Any, new: Any, passages: Passages, within: Within) -> list[dict[str, Any]]:
-    """`[{"trial", "stored", "today", "labels", "findings"}]`: each trial's grade beside that of the cases file `new`,
-    and which fields of its case are not as in the file `old`. A trial of another question has no grade of today."""
+    """Each trial's grade beside that of the cases file `new`, and the fields of its case that are not as in `old`."""
     passages, cases, told = list(passages), {case.id: case for case in load_cases(new)}, []
     before, today = ({entry["id"]: entry for entry in document["cases"]} for document in (old, new))
     for trial in trials:

@@ -1,7 +1,6 @@
 """retrieval finds: it checks a snapshot of passages, indexes it with SQLite FTS5, and ranks passages for a query.
 
-It never knows of models, trials, limits or labels, and it is given objects, not files. Query text is never FTS5 syntax:
-a query is cut into terms by the index's own tokenizer, and only those terms, quoted, reach MATCH.
+It never knows of models, trials or labels. Query text is never FTS5 syntax: only its terms, quoted, reach MATCH.
 
     Passages       Passage, Snapshot, load_snapshot, SnapshotFaults
     Terms          spaced, for scripts that are written without spaces; what the documents profile searches
@@ -14,7 +13,6 @@ import bisect
 import contextlib
 import functools
 import hashlib
-import itertools
 import json
 import os
 import re
@@ -559,8 +557,8 @@ class _Page(_Outline):
                     self.start(tag, attributes, block)
             elif raw and raw.lower() == "title" and not self.title and not self.inside["hidden"]:
                 self.title = " ".join(self.clean(_unescape(content)).split())[:200]
-            elif raw and not ended:
-                self.notes.append(f"<{raw}> is never closed: what stands after it is lost")
+            if (raw and not ended) or not (said or token[0].endswith(">")):
+                self.notes.append(f"<{raw or tag or '!'}> is never closed: what stands after it is lost")
             if said and not self.inside["hidden"]:
                 self.words.append(_unescape(said) if "&" in said else said)
         self.settle("body")
@@ -762,7 +760,7 @@ class Build:
     def __init__(self, version: str, base_url: str, encoding: str, staging_path: str) -> None:
         self.version, self.encoding = version, encoding
         self.base = base_url.rstrip("/") + "/" if base_url else "file:"
-        self.pages, self.counts = 0, Counter(passages=0, duplicates=0, bytes=0, removed=0)
+        self.counts = Counter(passages=0, duplicates=0, bytes=0, removed=0)
         try:
             b"a".decode(encoding or "utf-8", "replace")
             self._staging = sqlite3.connect(staging_path, isolation_level=None)
@@ -786,12 +784,15 @@ class Build:
         outline = reader(name if reader is _Outline else "")
         outline.read(text)
         outline.piece.names += outline.pending
-        for piece, after in itertools.pairwise(outline.pieces):  # anchors of what has no text go to the first below it
-            if not piece.blocks and piece.kind != "more" and after.crumbs[:len(piece.crumbs)] == piece.crumbs:
-                after.names += filter(None, piece.names[:50])
+        for piece, after in zip(outline.pieces, [*outline.pieces[1:], None], strict=True):
+            empty = not piece.blocks and piece.kind != "more"
+            if empty and after and after.crumbs[:len(piece.crumbs)] == piece.crumbs:
+                after.names += filter(None, piece.names[:50])  # anchors of what has no text go to the first below it
+            elif empty and piece.crumbs and reader is _Markdown:  # in HTML these are pages that only list others
+                piece.blocks.append(("t", piece.crumbs[-1][1], []))
         pieces = [piece for piece in outline.pieces if piece.blocks]
         if not pieces:
-            raise DocumentSkipped("no text" if text.strip() else "empty")
+            raise DocumentSkipped("no text" if document else "empty")
         if self._run("SELECT 1 FROM piece WHERE path = ?", _identity(path)).fetchone():
             raise BuildFault(f"{path!r}: another document gives the same source_id, {_identity(path)}")
         ids, taken = dict[str, str](), dict[str, int]()  # of the last piece with an anchor
@@ -809,7 +810,6 @@ class Build:
                       " > ".join(filter(None, titles)), " ".join(_identity(path, name) for name in piece.names), blocks)
         for digest in {text_sha256(text) for piece in pieces for mark, text, _ in piece.blocks if mark.isupper()}:
             self._run("INSERT INTO loose VALUES (?, 1) ON CONFLICT DO UPDATE SET pages = pages + 1", digest)
-        self.pages += 1
         self.counts["removed"] += outline.removed
         return outline.notes
 
@@ -820,7 +820,7 @@ class Build:
 
     def passages(self) -> Iterator[Passage]:
         """All passages, sorted by (version, source_id) as code points; once, when all documents are in."""
-        often = max(10, self.pages // 2 + 1)  # on so many pages a block is their furniture
+        often = max(10, self._run("SELECT count(DISTINCT path) FROM piece").fetchone()[0] // 2 + 1)  # is furniture
         furniture = {digest for (digest,) in self._run("SELECT digest FROM loose WHERE pages >= ?", often)}
         page, parts = "", Counter[str]()
         for path, _, source_id, url, title, aliases, blocks in self._run("SELECT * FROM piece ORDER BY path, at"):
@@ -831,7 +831,9 @@ class Build:
                 named = source_id if parts[source_id] == 1 else f"{source_id}~{parts[source_id]}"
                 self._put(Passage(named, self.version, text, url, text_sha256(text), title, (*aliases.split(), *names)))
         for *values, digest in self._run("SELECT * FROM passage ORDER BY version, source_id"):
-            also = self._run("SELECT alias FROM also WHERE digest = ? AND alias <> ?", digest, _PART.sub("", values[0]))
+            also = self._run("SELECT alias FROM also WHERE digest = ? AND alias <> ? AND NOT EXISTS "
+                             "(SELECT 1 FROM passage WHERE version = ? AND source_id = alias)",
+                             digest, _PART.sub("", values[0]), values[1])
             yield Passage(*values)._replace(aliases=tuple(alias for (alias,) in also))
 
     def _put(self, passage: Passage, kept: bool = False) -> None:

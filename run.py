@@ -261,6 +261,7 @@ def play(trial: tools.Planned, recording: Recording, index: retrieval.Index, sen
     part = {
         "id": trial.id, "case_id": case.id, "split": case.split, "repeat": trial.repeat, **graded,
         "cause": evaluate.first_cause(case, graded, ranking, passages, within),
+        **({"coverage": evaluate.coverage(case, result, within)} if case.required else {}),
         "detail": tape[-1].detail,
         "elapsed_seconds": model.clock() if any(event["elapsed"] is not None for event in model.events) else None,
         "provider_usage": [provider.tokens(event) for event in model.events],
@@ -707,8 +708,8 @@ def judged_command(options: Options, words: str) -> int:
 def build_command(argv: list[str]) -> int:
     """A snapshot from documents (HTML, Markdown, plain text), or one version more in a snapshot."""
     options = parsed("build", argv)
-    tools.check_build(options.out, options.base_url, options.paths, RECORDINGS)
     try:
+        tools.check_build(options.out, options.base_url, options.paths, RECORDINGS)
         agent.checked(agent.Task("?", options.version, "agent"))
         made = retrieval.Build(options.version, options.base_url, options.encoding, "")  # "": SQLite keeps a file
         with raising("SIGTERM", KeyboardInterrupt("SIGTERM")), contextlib.closing(made) as build:

@@ -915,6 +915,8 @@ def trace_lines(
         later = f"; then: {', '.join(cause['symptoms'])}" if cause["symptoms"] else ""
         why = f"{cause['stage']}: {sentences[cause['stage']]} {cause['why']} (step {cause['step']}){later}"
         yield from paragraphs("first cause", why, columns, 0)
+    for at in graded.get("coverage", []):
+        yield from paragraphs(at["question"], f"{at['state']}: {at['shown']}" if at["shown"] else at["state"], columns)
     yield ""
 
 def replay_lines(name: str, manifest: Mapping[str, Any], columns: int) -> Iterator[str]:

@@ -172,6 +172,19 @@ class HtmlTest(unittest.TestCase):
         self.assertEqual(built({"a.html": "<p>kept<script>x</script>"})[2], [])
 
 
+    def test_what_is_lost_behind_an_open_tag_or_comment_is_told(self) -> None:
+        for page in ('<p>kept</p><a href="x>lost</a><p>more', "<p>kept</p><!-- lost <p>more", "<p>kept</p><a title=x"):
+            with self.subTest(page):
+                passages, _, notes = built({"a.html": page})
+                self.assertEqual([at.text for at in passages], ["kept"])
+                self.assertRegex(" ".join(notes), "is never closed: what stands after it is lost")
+        self.assertEqual(built({"a.html": "<p>a < b</p><!-- x --><br>"})[2], [])
+
+    def test_an_id_of_another_passage_is_no_alias(self) -> None:
+        page = '<section id="a"><h1>A</h1><p>one</p></section><section id="a"><h1>A</h1><p>two</p></section>'
+        self.assertEqual([(at.source_id, at.aliases) for at in built({"b.html": page})[0]],
+                         [("b.html#a", ()), ("b.html#a-2", ())])
+
 class MarkdownTest(unittest.TestCase):
     """Headings of both kinds, and what only looks like one."""
 
@@ -209,6 +222,11 @@ class MarkdownTest(unittest.TestCase):
         self.assertEqual([passage.text for passage in passages], ["# b\n\n# c"])
         self.assertEqual(notes, ["a code fence is open to the end"])
 
+
+    def test_a_heading_with_nothing_below_it_is_kept(self) -> None:
+        """Neither its first child's, for there is none, nor lost."""
+        passages, _, _ = built({"a.md": "---\n\n# A\n\ntext\n\n---\n\n# B\n"})
+        self.assertEqual([(at.source_id, at.text) for at in passages], [("a.md#a", "text"), ("a.md#b", "B")])
 
 class PlainTextTest(unittest.TestCase):
     def test_paragraphs_are_passages_under_their_line(self) -> None:
@@ -259,7 +277,7 @@ class EncodingTest(unittest.TestCase):
         with self.assertRaisesRegex(DocumentRefused, "its name"):
             built({"\udce9.txt": b"x"})
         for path, data, reason in (
-            ("a.txt", b"", "empty"), ("a.txt", b" \n\t", "empty"), ("a.html", b"<p></p>", "no text"),
+            ("a.txt", b"", "empty"), ("a.txt", b" \n\t", "no text"), ("a.html", b"<p></p>", "no text"),
             ("a.md", b"---\ntitle: x\n---\n", "no text"), ("a.html", b"<title>x</title><nav>y</nav>", "no text"),
         ):
             with self.subTest(path=path, data=data), self.assertRaisesRegex(DocumentSkipped, reason):

@@ -18,6 +18,7 @@ from evaluate import (
     Finding,
     Outcome,
     Stage,
+    coverage,
     first_cause,
     grade,
     is_report,
@@ -459,6 +460,48 @@ class Endless(unittest.TestCase):
                     load_cases(document, timer=False)
         with open(os.path.join(ROOT, "cases.json"), encoding="utf-8") as file:
             load_cases(json.load(file), timer=False)
+
+
+class Coverage(unittest.TestCase):
+    """Of each question that a case requires: answered, abstained with a reason, or omitted."""
+
+    REQUIRED = {"heat": {"answered": r"\b100\b", "abstained": "says nothing of heat"},
+                "noise": {"answered": "loud", "abstained": r"[^.]*nothing of noise"}}
+
+    def states(self, answer: str, **result: Any) -> list[tuple[str, str]]:
+        told = coverage(one_case(required=self.REQUIRED), {"status": "answered", "answer": answer, **result})
+        self.assertEqual([at["question"] for at in told], ["heat", "noise"])
+        return [(at["state"], at["shown"]) for at in told]
+
+    def test_omission_is_not_abstention(self) -> None:
+        self.assertEqual(self.states("At 100."), [("answered", "100"), ("omitted", "")])
+        self.assertEqual(self.states("At 100. The page has nothing of noise."),
+                         [("answered", "100"), ("abstained", " The page has nothing of noise")])
+        self.assertEqual(self.states(""), [("omitted", ""), ("omitted", "")])
+        stopped = {"status": "incomplete", "reason": "model_stopped", "decisions": [
+            {"action": "stop", "assessment": "No source says it."}]}
+        self.assertEqual(self.states("", **stopped), [("abstained", "No source says it.")] * 2)
+        self.assertEqual(self.states("", status="incomplete", reason="deadline"), [("omitted", "")] * 2)
+
+    def test_foreign_results_and_patterns_without_end_break_nothing(self) -> None:
+        results: tuple[Any, ...] = (None, [], {"answer": 5}, {"reason": "model_stopped", "decisions": [3]})
+        for result in results:
+            self.assertEqual(len(coverage(one_case(required=self.REQUIRED), result)), 2)
+
+        def late(work: Any) -> Any:
+            raise TimeoutError
+
+        self.assertEqual(coverage(one_case(required=self.REQUIRED), {}, late), [])
+        self.assertEqual(coverage(one_case(), {}), [])
+
+    def test_faults_of_it_are_told(self) -> None:
+        rows: tuple[tuple[Any, str], ...] = (
+            ({"a": {}}, "required.a.answered: missing"), ({"a": {"answered": "("}}, "required.a.answered"),
+            ([], "required: expected an object"), ({"a": {"answered": "x", "b": "y"}}, "unknown field 'b'"))
+        for required, words in rows:
+            with self.subTest(required=required), self.assertRaises(CaseFaults) as caught:
+                load_cases({"cases": [case_entry(required=required)]})
+            self.assertIn(words, " ".join(caught.exception.faults))
 
 
 class FirstCause(unittest.TestCase):

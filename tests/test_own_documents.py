@@ -17,7 +17,9 @@ import sys
 import tempfile
 import unittest
 from typing import Any
+from unittest import mock
 
+import retrieval
 from tests.support import ROOT, Heard, decision, environment
 from tests.test_live import Lab, Ran, read, told, write
 
@@ -163,6 +165,8 @@ class Build(Kitchen):
             (("docs", "docs", "--version", "2.1", "-o", "new.json"), ("boil.html",)),
             (("docs", "--version", "2.1", "--encoding", "nonsense", "-o", "new.json"), ("nonsense",)),
             (("docs", "--version", "2.1", "--base-url", "javascript:x", "-o", "new.json"), ("base-url",)),
+            (("docs", "--version", "2.1", "--base-url", "https://x/#y", "-o", "new.json"), ("base-url",)),
+            (("docs", "--version", "2.1", "-o", "a\0b.json"), ("null",)),
             (("docs", "-o", "new.json"), ("--version",)), (("--version", "1", "-o", "new.json"), ("PATH",)),
         ):
             with self.subTest(argv=argv):
@@ -195,6 +199,79 @@ class Build(Kitchen):
         full = subprocess.run(limited, env=env, capture_output=True, check=False)
         self.assertEqual((full.returncode, len(full.stderr.splitlines())), (2, 1), full)
         self.assertEqual(read("mine.sqlite"), before)
+
+    def test_what_cannot_be_reached_is_refused_and_hidden_folders_are_skipped(self) -> None:
+        deep = "docs"
+        for _ in range(60):
+            deep = os.path.join(deep, "d" * 60)
+        with contextlib.suppress(OSError):  # the last of them are too long for one path
+            os.makedirs(deep)
+        os.mkdir("docs/.git")
+        write("# Hidden", "docs/.git/config.md")
+        os.makedirs("many")
+        self.addCleanup(subprocess.run, ["rm", "-rf", os.path.abspath("many")], check=True)  # rmtree would recurse
+        before = os.getcwd()
+        os.chdir("many")
+        for _ in range(1200):
+            os.mkdir("d")
+            os.chdir("d")
+        write("# Deep\n\nDown here.", "a.md")
+        os.chdir(before)
+        ran = self.build()
+        self.assertIn("skipped: docs/.git: a hidden folder", ran.err)
+        self.assertEqual(self.account(ran)[1], 3)
+        deepest = self.build(path="many", out="deep.json")
+        self.assertEqual((deepest.code, self.account(deepest)[:2]), (0, (1, 1)), deepest.err)
+        for mode, code in ((0o000, 1), (0o755, 0)):
+            os.chmod("docs/.git", mode)
+            os.rename("docs/.git", "docs/git")
+            ran = self.build("--replace")
+            os.rename("docs/git", "docs/.git")
+            if os.geteuid():
+                self.assertEqual(ran.code, code, ran)
+
+    def test_a_path_that_is_not_there_stops_the_build(self) -> None:
+        ran = self.kit("build", "docs", "nowhere", "--version", "1", "-o", "new.json")
+        self.assert_refused(ran, "nowhere: no such file or folder")
+        self.assertFalse(os.path.lexists("new.json"))
+
+    def test_permissions_and_links_stay_and_what_is_read_only_is_not_replaced(self) -> None:
+        self.build(out="real.sqlite")
+        os.chmod("real.sqlite", 0o640)
+        os.symlink("real.sqlite", "link.sqlite")
+        self.assertEqual(self.build(out="link.sqlite", version="3").code, 0)
+        self.assertTrue(os.path.islink("link.sqlite"))
+        self.assertEqual(stat.S_IMODE(os.stat("real.sqlite").st_mode), 0o640)
+        self.assertEqual(self.found("litre", "--snapshot", "real.sqlite", "--version", "3")["outcome"], "found")
+
+    def test_a_snapshot_that_another_build_changed_is_not_overwritten(self) -> None:
+        self.build()
+        before, create = read("mine.sqlite"), retrieval.create_store
+
+        def slow(part: str, *args: Any) -> str:
+            os.rename("mine.sqlite", "moved.sqlite")
+            write(before, "mine.sqlite")
+            return create(part, *args)
+
+        with mock.patch("retrieval.create_store", slow):
+            self.assert_refused(self.build(version="3"), "mine.sqlite", "changed by another")
+        self.assertEqual(read("mine.sqlite"), before)
+
+    def test_a_reader_that_has_seen_enough_does_not_hide_that_the_snapshot_was_written(self) -> None:
+        argv = [sys.executable, os.path.join(ROOT, "run.py"), "build", "docs", "--version", "1", "-o", "new.json"]
+        reader, writer = os.pipe()
+        os.close(reader)
+        child = subprocess.run(argv, stdout=writer, stderr=subprocess.PIPE, env=environment(self.holder), check=False)
+        os.close(writer)
+        self.assertEqual((child.stderr, os.path.isfile("new.json")), (b"", True))
+        self.assertNotEqual(child.returncode, 2)
+
+    def test_recordings_are_not_built_into(self) -> None:
+        before = read(self.path("published", "manifest.json"))
+        for name in ("snapshot.json", "manifest.json", "new.sqlite"):
+            with self.subTest(name):
+                self.assert_refused(self.build(out=self.path("published", name)), "recordings")
+        self.assertEqual(read(self.path("published", "manifest.json")), before)
 
     def test_a_snapshot_in_use_is_not_written_to(self) -> None:
         self.build()
@@ -328,6 +405,42 @@ class Ask(Kitchen):
         self.assertEqual(ran.code, 1, ran)
         self.assertIn("snapshot", ran.err)
         self.assertEqual(self.kit("doctor").code, 0)
+
+
+    def test_an_empty_name_of_a_run_or_a_file_is_a_mistake_and_starts_nothing(self) -> None:
+        gemini = self.gemini([])
+        for argv in (("--live", "--resume", "", "--execute-approved"), ("--cases", ""), ("--snapshot", ""),
+                     ("search", "x", "--judge", ""), ("--html", "")):
+            with self.subTest(argv=argv):
+                self.assertEqual(self.kit(*argv).code, 2)
+        self.assertEqual((gemini.heard, os.listdir(self.path())), ([], ["published"]))
+
+    def test_a_recording_that_cannot_be_made_leaves_no_folder(self) -> None:
+        self.gemini([])
+        odd = os.fsdecode(b"nu\xff.sqlite")
+        os.rename("mine.sqlite", odd)
+        ran = self.kit("ask", "why?", "--snapshot", odd, "--name", "odd", "--execute-approved")
+        self.assertEqual(ran.code, 2, ran)
+        self.assertFalse(os.path.lexists(self.path("odd")))
+        for raised in (OSError(28, "No space left on device"), KeyboardInterrupt()):
+            with self.subTest(raised), mock.patch("os.fsync", side_effect=raised):
+                ran = self.kit("ask", "why?", "--name", "mine", "--version", "3.12", "--execute-approved")
+                self.assertIn(ran.code, (2, 130), ran)
+                self.assertFalse(os.path.lexists(self.path("mine")))
+
+    def test_a_snapshot_that_goes_away_during_a_run_stops_it_with_a_way_to_go_on(self) -> None:
+        def takes(heard: Heard) -> dict[str, Any]:
+            with contextlib.suppress(FileNotFoundError):
+                os.rename("mine.sqlite", "away.sqlite")
+            return cook(heard)
+
+        self.gemini(takes)
+        ran = self.ask("--execute-approved")
+        self.assertEqual(ran.code, 3, ran)
+        self.assertIn("--live --resume mine", ran.err)
+        os.rename("away.sqlite", "mine.sqlite")
+        self.assertEqual(self.resume().code, 0)
+        self.assertEqual(self.report()["trials"][0]["result"]["status"], "answered")
 
 
 class OwnCases(Kitchen):

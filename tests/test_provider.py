@@ -20,13 +20,15 @@ import provider
 import retrieval
 import tools
 from agent import Fault, Reason
-from evaluate import ABSENT, first_difference
+from evaluate import first_difference
 from provider import canonical, fingerprint, heard, load_exchanges
 from tests.support import ROOT, environment
 
 REPLY = '{"action":"stop","assessment":"The expiry is missing.","query":"","source_id":"","answer":"","citations":[]}'
 CONFIG = {"maxOutputTokens": 1024, "temperature": 0, "responseMimeType": "application/json"}
 FUZZED = 2_000
+
+ABSENT = "(absent)"
 
 
 def response(body: Any, status: int = 200) -> dict[str, Any]:
