@@ -17,6 +17,7 @@ import json
 import os
 import re
 import sqlite3
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
@@ -292,10 +293,9 @@ class Index:
         return tuple(term for (term,) in self._run(f"SELECT term FROM {table}_term ORDER BY offset"))
 
     def search(self, query: str, version: str, limit: int) -> Ranking:
-        """At most `limit` (1 to 100) passages of one version for a query of any text, by BM25, ties by id. The
-        documents profile counts a word of the head three times, reorders the best 100 of more than 20 by score / best
-        + 0.5 x the share of the query's terms that a passage has, and puts all but the best part of an entry last.
-        Raises ValueError for a limit out of range or a version that is not there, and SearchFailed."""
+        """At most `limit` (1 to 100) passages of one version by BM25, ties by id. The documents profile counts the head
+        three times, reorders the best 100 of more than 20 by score / best + 0.5 x the share of the query's terms that
+        a passage has, and puts all but the best part of an entry last. Raises ValueError or SearchFailed."""
         if version not in self._ranges:
             raise ValueError(f"no passage of version {version}; there are {', '.join(self.versions)}")
         if type(limit) is not int or not 1 <= limit <= MOST_RESULTS:
@@ -488,12 +488,12 @@ class _Outline:
                 self.block("c", "\n".join(held).rstrip(), loose=True)
                 held = []
 
-# An element whose content is no markup, a tag (a quoted value begins only after "="), a comment or a declaration, with
-# the text up to the next. Each alternative ends with the text at the latest, so that no text is gone through twice.
+# An element without markup in it, a tag, a comment or a declaration, and the text up to the next; no text is read twice.
+_OWN = "+" * (sys.version_info >= (3, 11, 5))  # before, possessive groups match wrongly (CPython gh-106052)
 _TOKEN = re.compile(
-    r"""(?xis)<(?:(script|style|title|textarea|xmp|iframe|noembed|noframes|noscript)(?=[\s/>])[^>]*+(?:>|\Z)(.*?)
-      (</\1[^>]*+>|\Z) |(/?)([a-z][^\s/>]*+)((?:[^>=]++|=\s*+(?:"[^"]*+(?:"|\Z)|'[^']*+(?:'|\Z))?+)*+)(?:>|\Z)
-      |!--(?:-?>|.*?(?:--!?>|\Z))|[!?/][^>]*+(?:>|\Z))([^<]*+(?:<(?![a-z!?/])[^<]*+)*+)""")
+    rf"""(?xis)<(?:(script|style|title|textarea|xmp|iframe|noembed|noframes|noscript)(?=[\s/>])[^>]*+(?:>|\Z)(.*?)
+      (</\1[^>]*+>|\Z) |(/?)([a-z][^\s/>]*+)((?:[^>=]++|=\s*+(?:"[^"]*+(?:"|\Z)|'[^']*+(?:'|\Z))?{_OWN})*{_OWN})(?:>|\Z)
+      |!--(?:-?>|.*?(?:--!?>|\Z))|[!?/][^>]*+(?:>|\Z))([^<]*+(?:<(?![a-z!?/])[^<]*+)*{_OWN})""")
 _ATTRIBUTE = re.compile(r"""([^\s=/]++)(?:\s*+=\s*+("[^"]*+"?|'[^']*+'?|\S++))?""")
 _BLOCK = re.compile(
     "html|head|body|main|article|section|div|p|h[1-6r]|[uod]l|menu|li|d[td]|pre|table|caption|t(?:head|body|foot|[rdh])|nav|"
@@ -657,14 +657,14 @@ class _Page(_Outline):
             self.block("c" if pre else "t", text, loose=not self.inside["section"])
             self.prefix = self.named = ""
 
-_FENCE = re.compile(r"((?:[ \t]|(?:[-*+]|[0-9]{1,9}[.)])[ \t])*+)(`{3,}+(?=[^`]*$)|~{3,}+)")
+_FENCE = re.compile(r"((?:[ \t]|(?:[-*+]|[0-9]{1,9}[.)])[ \t])*)(`{3,}+(?=[^`]*$)|~{3,}+)")
 _ATX = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*))?$")
 _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*$")
 _ITEM = re.compile(r"[ \t]*(?:[-*+]|[0-9]{1,9}[.)])[ \t]|[ \t]*[|>]")
 _RULE = re.compile(r"[ \t]*+(?:[*_ \t-]*+|(?=[^|]*\|)[|:\- \t]*+|\[[^]]{1,200}\]:[ \t]+\S+)$")  # or of a link
 _UNSEEN = re.compile(r" {0,3}<(!--|script\b|style\b)", re.IGNORECASE)
 _FRONT = re.compile(  # settings between two rules at the very beginning; blank and indented lines, lists and comments
-    r"(?m)(?:---|\+\+\+)[ \t]*\n((?:(?!---[ \t]*$)(?:[ \t#\]-].*)?\n)*+[\w.][\w.-]*[ \t]*[:=].*\n"
+    r"(?m)(?:---|\+\+\+)[ \t]*\n((?:(?!---[ \t]*$)(?:[ \t#\]-].*)?\n)*[\w.][\w.-]*[ \t]*[:=].*\n"
     r"(?:(?!---[ \t]*$)(?:[ \t#\]-].*|[\w.][\w.-]*[ \t]*[:=].*)?\n)*)(?:---|\+\+\+|\.\.\.)[ \t]*$")
 _MARKUP = re.compile(  # code, which is kept; comments and inline tags; tags of blocks, which separate words; characters
     r"(?is)((`{1,9})(?!`).{1,200}?(?<!`)\2(?!`))|(<!--[^<>]*-->|</?(?:a|abbr|b|big|cite|code|del|dfn|em|font|i|img|ins|kbd|"

@@ -810,11 +810,11 @@ def trial_lines(trials: list[dict[str, Any]], colour: bool, most: int = 0) -> It
         cause = at["cause"]["stage"].partition(" ")[0] if at.get("cause") else "-"
         rows.append([*who, read, outcome, reason, str(calls), total, cause])
     keep = list(range(len(head)))
-    for at in (1, 4, 8, 7):  # what a narrow terminal does without: split, sources, tokens, calls
+    for spare in (1, 4, 8, 7):  # what a narrow terminal does without: split, sources, tokens, calls
         if most and sum(max(width(row[one]) for row in rows) + 2 for one in keep) - 2 > most:
-            keep.remove(at)
-    numeric = tuple(keep.index(at) for at in (2, 7, 8) if at in keep)
-    for row, line in zip(rows, table([[row[at] for at in keep] for row in rows], numeric, most), strict=True):
+            keep.remove(spare)
+    numeric = tuple(keep.index(one) for one in (2, 7, 8) if one in keep)
+    for row, line in zip(rows, table([[row[one] for one in keep] for row in rows], numeric, most), strict=True):
         before, word, after = line.rpartition(f" {row[5]} ")
         painted = f"{before} \x1b[{COLOURS.get(row[5], '0')}m{row[5]}\x1b[0m {after}"
         yield painted if colour and word and row[5] in COLOURS else line

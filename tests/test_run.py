@@ -1206,8 +1206,10 @@ class Terminals(CommandLine):
 
     def test_a_table_is_cut_to_the_terminal_and_each_outcome_stays(self) -> None:
         """Down to 80 columns."""
-        for columns, head in ((80, "case repeat path outcome reason first cause"), (90, "case repeat path outcome reason"),
-                              (100, "case repeat path outcome reason calls tokens first cause"), (140, "case repeat path")):
+        for columns, head in (
+            (80, "case repeat path outcome reason first cause"), (90, "case repeat path outcome reason"),
+            (100, "case repeat path outcome reason calls tokens first cause"), (140, "case repeat path"),
+        ):
             with self.subTest(columns=columns):
                 plain = re.sub(r"\x1b\[\d*m", "", self.screen(COLUMNS=str(columns))).splitlines()
                 start = next(at for at, line in enumerate(plain) if line.startswith("case"))
