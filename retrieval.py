@@ -488,7 +488,7 @@ class _Outline:
                 self.block("c", "\n".join(held).rstrip(), loose=True)
                 held = []
 
-# An element without markup in it, a tag, a comment or a declaration, and the text up to the next; no text is read twice.
+# An element without markup, a tag, a comment or a declaration, and the text up to the next; no text is read twice.
 _OWN = "+" * (sys.version_info >= (3, 11, 5))  # before, possessive groups match wrongly (CPython gh-106052)
 _TOKEN = re.compile(
     rf"""(?xis)<(?:(script|style|title|textarea|xmp|iframe|noembed|noframes|noscript)(?=[\s/>])[^>]*+(?:>|\Z)(.*?)
