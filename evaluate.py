@@ -372,10 +372,8 @@ def _label_findings(case: Case, seen: Seen) -> Found:
 def grade(case: Case | None, result: Mapping[str, Any], passages: Passages,
           within: Within = lambda work: work()) -> dict[str, Any]:
     """`{"checks": ..., "findings": [{"finding", "expected", "found"}, ...]}` for one trial.
-    `case` is None for a question that nobody labelled. `passages` are those of the snapshot that the case or the result
-    names (or all of them). Whatever a result lacks, or holds in another type, counts as empty, and a result that does
-    not say how it ended measured nothing: a report from elsewhere can fail its checks, not stop them. Where `within`
-    raises TimeoutError over the patterns, the trial is ungraded."""
+    `case` is None for a question that nobody labelled; `passages` are those that the case or the result names, or all.
+    What a result lacks, or holds in another type, counts as empty. Ungraded where `within` raises TimeoutError."""
     seen = Seen(result)
     case = None if case and case.split == "asked" and seen.measured else case
     known = {source: at for (version, source), at in _by_key(passages).items() if version == (case or seen).version}
@@ -489,10 +487,13 @@ def coverage(case: Case, result: object, within: Within = lambda work: work()) -
         told = [(word, hit[0]) for word, hit in zip(("answered", "abstained"), hits, strict=True) if hit]
         word, shown = next(iter(told), ("abstained", stopped) if stopped else ("omitted", ""))
         return {"question": name, "state": word, "shown": shown}
-    try:
-        return list(within(lambda: [state(name, **patterns) for name, patterns in case.required.items()]))
-    except TimeoutError:
-        return []
+    told = []
+    for name, patterns in (case.required if seen.measured else {}).items():
+        try:
+            told.append(within(functools.partial(state, name, **patterns)))
+        except TimeoutError:
+            told.append({"question": name, "state": "not known", "shown": "a pattern did not finish in time"})
+    return told
 
 # === First cause ======================================================================================================
 class Stage(Word):
@@ -509,8 +510,7 @@ class Stage(Word):
 def first_cause(case: Case | None, trial: Mapping[str, Any], ranking: Iterable[str], passages: Passages,
                 within: Within = lambda work: work()) -> dict[str, Any] | None:
     """`{"stage", "why", "step", "symptoms"}` of a graded trial; None where it passed or is ungraded.
-    `ranking` has the ids that the question's own words find. `step` is the decision that shows it (where a search
-    missed, the last search). Symptoms: later stages that broke too, the findings, stale passages that were cited."""
+    `ranking` has the ids that the question's own words find; `step` is the decision, or last search, that shows it."""
     if case is None or outcome_of(trial) in (Outcome.PASS, Outcome.UNGRADED):
         return None
     seen = Seen(trial.get("result"))

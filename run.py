@@ -812,9 +812,9 @@ def came_out(trials: list[dict[str, Any]]) -> Iterator[tuple[str, str, str, str]
 
 def mcp_command(argv: list[str]) -> int:
     """The tools for any MCP client, over standard input and output; nothing is spent or written."""
-    lines = getattr(sys.stdin, "buffer", sys.stdin)
-    with read_corpus(parsed("mcp", argv).snapshot).opened() as index, contextlib.suppress(BrokenPipeError):
-        for told in tools.replies(lines.readline, index):
+    lines, path = getattr(sys.stdin, "buffer", sys.stdin or io.BytesIO()), parsed("mcp", argv).snapshot
+    with contextlib.suppress(BrokenPipeError):
+        for told in tools.replies(lines.readline, path, lambda: read_corpus(path).opened()):
             print(told, flush=True)
     return DONE
 
@@ -838,7 +838,7 @@ def claim_command(argv: list[str]) -> int:
     notes = [*recording.odd, *(f"changed since the recording: {name}" for name in recording.changed)]
     models, report = tools.models_in(recording.exchanges.events), recording.report or {}
     show((), tools.claim(recording.name, report, recording.manifest, told, models, notes))
-    return DIFFERS if notes else DONE
+    return max(tell_edits(recording), DIFFERS if notes else DONE)
 
 WORDS: dict[str, Callable[[list[str]], int]] = {
     "check": check_command, "guards": guards_command, "doctor": doctor_command, "search": search_command,

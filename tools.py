@@ -6,6 +6,7 @@ is compiled at every start and this is not, so here stands what needs only value
 line - the tools - plans - recordings - documents - guards - in words - serving over MCP - exports - claims.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -1003,15 +1004,21 @@ class _Bad(Exception):
         super().__init__(message)
         self.error = {"code": code, "message": message, **({"data": more} if more else {})}
 
-def replies(readline: Callable[[int], bytes | str], index: retrieval.Index) -> Iterator[str]:
-    """The answers to the messages that lines hold, until there is no more; a line that is too long is one message."""
-    most = MESSAGE_BYTES + 2
-    while line := readline(most):
-        rest = line
-        while len(rest) == most and rest[-1:] not in (b"\n", "\n"):
-            rest = readline(most)
-        if told := reply(line, index):
-            yield told
+def replies(readline: Callable[[int], bytes | str], path: str, opened: Callable[[], Any]) -> Iterator[str]:
+    """The answers to the messages that lines hold, until there is no more; a line that is too long is one message.
+    `opened` gives the index of the snapshot at `path`, which is opened anew where the file has changed."""
+    most, known = MESSAGE_BYTES + 2, stamp(path)
+    with contextlib.ExitStack() as stack:
+        index = stack.enter_context(opened())
+        while line := readline(most):
+            rest = line
+            while len(rest) == most and rest[-1:] not in (b"\n", "\n"):
+                rest = readline(most)
+            with contextlib.suppress(Mistaken, OSError):  # what is no snapshot at the moment is tried again
+                if stamp(path) not in (known, None):
+                    index, known = stack.enter_context(opened()), stamp(path)
+            if told := reply(line, index):
+                yield told
 
 def reply(line: str | bytes, index: retrieval.Index) -> str | None:
     """The line of ASCII that answers a line of JSON-RPC 2.0, a message or a batch; None where nothing is to be said.
@@ -1113,7 +1120,7 @@ def _searched(index: retrieval.Index, query: str, version: str = "", limit: int 
     if not query.strip() or len(query) > agent.LONGEST or not 1 <= limit <= MOST_HANDLES:
         raise ValueError(f"a query has 1 to {agent.LONGEST} characters, not blank; limit is 1 to {MOST_HANDLES}")
     if version not in index.versions:
-        raise ValueError(f"version is {agent.shown(version)}; there are {', '.join(index.versions)}")
+        raise ValueError(f"version is {agent.shown(version)}: give one of {', '.join(index.versions)}")
     box = Toolbox(index, version)
     handles = [{**at._asdict(), "title": at.title[:TITLE_CHARACTERS]} for at in box.search(query, limit)]
     came = retrieval.Outcome
@@ -1138,8 +1145,10 @@ def _read(index: retrieval.Index, source_id: str, text_sha256: str, version: str
 NOT_IN = {  # what a form has no place for, which the export itself says, or who makes it
     "inspect": "The labels (cases.json). Times of day: events have that of the run and, in working_start, the trial's "
                "seconds. Unknown token counts: they are as 0, and null in `call`.",
-    "junit": "Requests, replies, observations, answers, citations, tokens and findings: export jsonl or inspect.",
-    "jsonl": "Requests and replies: export inspect, or read exchanges.jsonl.",
+    "junit": "Anything but outcomes and reasons of trials, so neither answers nor costs, settings and provenance: "
+             "export jsonl or inspect.",
+    "jsonl": "Requests and replies, and of the run all but its name and model (settings, hashes, provenance): export "
+             "inspect, or read exchanges.jsonl and manifest.json.",
 }
 STOPS = {"STOP": "stop", "MAX_TOKENS": "max_tokens"}
 
@@ -1227,7 +1236,7 @@ def _sample(trial: Mapping[str, Any], saved: Mapping[int, Any], model: str, bega
         "messages": [one for at in turns for one in at["input"] + [to["message"] for to in at["output"]["choices"]]],
         "scores": {"checks": {
             "value": outcome, "answer": _at(result, str, "answer"), "explanation": reason,
-            "metadata": {"checks": checks, "findings": trial.get("findings"), "cause": trial.get("cause")}}},
+            "metadata": {at: trial.get(at) for at in ("checks", "findings", "cause", "coverage") if at in trial}}},
         "metadata": {"split": trial.get("split"), "detail": trial.get("detail"), **result, "observations": "events"},
         "events": [{**at, "timestamp": began} for at in mixed],
         "model_usage": {model: _usage(_at(trial, list, "provider_usage"))},
@@ -1259,6 +1268,8 @@ def _usage(told: list[Any]) -> dict[str, int]:
     return {"input_tokens": prompt, "output_tokens": said + thought, "total_tokens": total, "reasoning_tokens": thought}
 
 # === Claims ===========================================================================================================
+SOUND = "the files are as SHA256SUMS says; the trials were not replayed for this record"
+
 def models_in(events: Iterable[Mapping[str, Any]]) -> list[str]:
     """The models that the service named in its replies, each once."""
     replies = (event.get("response") for event in events)
@@ -1271,6 +1282,8 @@ def claim(name: str, report: Mapping[str, Any], manifest: Mapping[str, Any], tol
     models that the service named, `notes` what does not hold of it. Raises Mistaken where allowances differ."""
     if not told["equal_allowance"]:
         raise Mistaken(f"trials of {name} had other allowances than the rest: they are never merged in one claim")
+    if not all(at["of"] for at in told["rates"]):
+        raise Mistaken(f"recording {name} has no measured trials of both paths: there is nothing to compare")
     a, b = (f"{at['passed']} of {at['of']}" for at in told["rates"])
     replayed = report.get("execution_mode") == "replay"
     kind = "replayed" if replayed else "rebuilt" if "rebuilt" in manifest["provenance"] else "live"
@@ -1291,6 +1304,6 @@ def claim(name: str, report: Mapping[str, Any], manifest: Mapping[str, Any], tol
                       "aggregation": "trials passed of trials measured, paired by case and repeat; no best of"},
         "date": manifest["recorded_at"], "evidence": {"kind": kind, "provenance": manifest["provenance"]},
         "intervals": told["rates"], "pairs": {**told["counts"], "p": told["p"]}, "left_out": told["left_out"],
-        "used": told["cost"], "abstention": told["abstention"], "integrity": list(notes) or ["nothing odd was found"],
+        "used": told["cost"], "abstention": told["abstention"], "integrity": list(notes) or [SOUND],
         "does_not_establish": [limit for limit, holds in limits.items() if holds],
         "stale_when": ["another model, documentation or grader", "another prompt, schema, config, cases or snapshot"]}

@@ -486,13 +486,22 @@ class Coverage(unittest.TestCase):
     def test_foreign_results_and_patterns_without_end_break_nothing(self) -> None:
         results: tuple[Any, ...] = (None, [], {"answer": 5}, {"reason": "model_stopped", "decisions": [3]})
         for result in results:
-            self.assertEqual(len(coverage(one_case(required=self.REQUIRED), result)), 2)
+            self.assertEqual(coverage(one_case(required=self.REQUIRED), result), [])
+        timed: list[int] = []
 
         def late(work: Any) -> Any:
-            raise TimeoutError
+            timed.append(1)
+            if len(timed) == 1:
+                raise TimeoutError
+            return work()
 
-        self.assertEqual(coverage(one_case(required=self.REQUIRED), {}, late), [])
-        self.assertEqual(coverage(one_case(), {}), [])
+        told = coverage(one_case(required=self.REQUIRED), {"status": "answered", "answer": "It is loud."}, late)
+        self.assertEqual([(at["question"], at["state"]) for at in told], [("heat", "not known"), ("noise", "answered")])
+        self.assertEqual(coverage(one_case(), {"status": "answered"}), [])
+
+    def test_what_was_not_measured_omitted_nothing(self) -> None:
+        away = {"status": "failed", "reason": "model_transport_failed:timeout"}
+        self.assertEqual(coverage(one_case(required=self.REQUIRED), away), [])
 
     def test_faults_of_it_are_told(self) -> None:
         rows: tuple[tuple[Any, str], ...] = (

@@ -281,6 +281,11 @@ class Commands(Lab):
         ran = self.kit("export", "mine", "--format", "inspect", "-o", self.path("mine.log"))
         self.assertEqual(0, ran.code, ran)
 
+    def test_a_recording_of_one_path_claims_nothing(self) -> None:
+        self.gemini(right)
+        self.live("--case", "overwrite", "--mode", "fixed", "--repeats", "1", "--execute-approved")
+        self.assert_refused(self.kit("claim", "mine"), "mine", "both paths")
+
     def test_what_cannot_be_exported_is_one_line(self) -> None:
         for argv in (("nowhere", "--format", "junit", "-o", "x"), ("published", "--format", "pdf", "-o", "x"),
                      ("published", "-o", "x"), ("published", "--format", "junit", "-o", "/nowhere/x")):

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from collections.abc import Iterator
 from typing import Any
 
 import agent
@@ -173,8 +174,8 @@ class Receipts(Serving):
             ("search", {"query": 5}, "invalid_arguments: arguments.query must be of type str"),
             ("search", {"query": " ", "version": "3.12"}, "invalid_arguments: a query has 1 to 2000 "),
             ("search", {"query": "x" * 2001, "version": "3.12"}, "invalid_arguments: a query has 1 to 2000 characters"),
-            ("search", {"query": "file"}, 'invalid_arguments: version is ""; there are 3.12, 3.13'),
-            ("search", {"query": "file", "version": "9"}, 'invalid_arguments: version is "9"; there are 3.12, 3.13'),
+            ("search", {"query": "file"}, 'invalid_arguments: version is "": give one of 3.12, 3.13'),
+            ("search", {"query": "file", "version": "9"}, 'invalid_arguments: version is "9": give one of 3.12, 3.13'),
             ("search", {"query": "file", "version": "3.12", "limit": 0}, "invalid_arguments: a query has 1 to 2000 "),
             ("search", {"query": "file", "version": "3.12", "limit": True}, "invalid_arguments: arguments.limit must"),
             ("search", {"query": "file", "k": 1}, "invalid_arguments: arguments has the unknown field"),
@@ -376,6 +377,40 @@ class OverPipes(unittest.TestCase):
         child = subprocess.run([*SERVE, "--snapshot", "nowhere.json"], input=b"", capture_output=True,
                                env=self.settings, timeout=60, check=False)
         self.assertEqual((2, b"", 1), (child.returncode, child.stdout, child.stderr.count(b"\n")))
+
+    def test_a_snapshot_that_is_built_anew_is_opened_anew(self) -> None:
+        """A handle of before is refused; while the file is no snapshot, what was open goes on."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "live.sqlite")
+
+            def write(text: str) -> None:
+                part = f"{path}.part"
+                retrieval.create_store(part, "documents", [passage("a", text)])
+                os.replace(part, path)
+
+            def lines() -> Iterator[bytes]:
+                write("Ready in four minutes.")
+                yield json.dumps(call("read", source_id="a", version="1", text_sha256=retrieval.text_sha256(
+                    "Ready in four minutes."))).encode() + b"\n"
+                write("Ready in two minutes.")
+                yield json.dumps(call("read", source_id="a", version="1", text_sha256=retrieval.text_sha256(
+                    "Ready in four minutes."))).encode() + b"\n"
+                with open(path + ".other", "wb") as file:
+                    file.write(b"no snapshot")
+                os.replace(path + ".other", path)
+                yield json.dumps(call("search", query="ready", version="1")).encode() + b"\n"
+
+            write("Ready in four minutes.")
+            source = lines()
+            told = [json.loads(at)["result"] for at in tools.replies(
+                lambda most: next(source, b""), path, lambda: run.read_corpus(path).opened())]
+        self.assertEqual([at["isError"] for at in told], [False, True, False])
+        self.assertIn("changed_read", told[1]["content"][0]["text"])
+
+    def test_without_a_standard_input_it_ends(self) -> None:
+        closed = ["sh", "-c", 'exec "$@" <&-', "sh", *SERVE]
+        child = subprocess.run(closed, capture_output=True, check=False, timeout=60)
+        self.assertEqual((child.returncode, child.stdout, child.stderr), (0, b"", b""))
 
     # --- The official clients ---------------------------------------------------------------------
 

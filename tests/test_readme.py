@@ -155,7 +155,7 @@ def copy_kit(target: str) -> None:
     """The kit's files as git has them (live recordings are not among them), or all without git."""
     try:
         listed = subprocess.run(
-            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            ["git", "ls-files", "-z", "--cached"],  # what a person built or exported here is not the kit's
             cwd=ROOT,
             capture_output=True,
             encoding="utf-8",
