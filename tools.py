@@ -1143,8 +1143,8 @@ def _read(index: retrieval.Index, source_id: str, text_sha256: str, version: str
 
 # === Exports ==========================================================================================================
 NOT_IN = {  # what a form has no place for, which the export itself says, or who makes it
-    "inspect": "The labels (cases.json). Times of day: events have that of the run and, in working_start, the trial's "
-               "seconds. Unknown token counts: they are as 0, and null in `call`.",
+    "inspect": "The labels (cases.json). Times of day: the end and all events have that of the run and, in "
+               "working_start, the trial's seconds. Unknown token counts: they are as 0, and null in `call`.",
     "junit": "Anything but outcomes and reasons of trials, so neither answers nor costs, settings and provenance: "
              "export jsonl or inspect.",
     "jsonl": "Requests and replies, and of the run all but its name and model (settings, hashes, provenance): export "
@@ -1216,7 +1216,7 @@ def inspect_log(name: str, report: Mapping[str, Any], saved: Mapping[str, Mappin
             "metadata": {**{at: report[at] for at in report if at != "trials"}, "not in this log": NOT_IN["inspect"]}},
         "results": {"total_samples": len(samples), "scores": scores,
                     "completed_samples": sum(at["error"] is None for at in samples)},
-        "stats": {"started_at": began, "completed_at": "", "model_usage": {model: usage}}, "samples": samples}
+        "stats": {"started_at": began, "completed_at": began, "model_usage": {model: usage}}, "samples": samples}
 
 def _sample(trial: Mapping[str, Any], saved: Mapping[int, Any], model: str, began: str) -> dict[str, Any]:
     result, checks, fixed = _at(trial, dict, "result"), _at(trial, dict, "checks"), trial.get("mode") == "fixed"
