@@ -548,14 +548,14 @@ def replay_command(argv: list[str]) -> int:
         changed, planned_ = [] if differed else recording.changed, {trial.id for trial in plan}
         exchanged, report = recording.exchanges.trials, recording.report
         problems = list(tools.problems(recording.edits, found, report, exchanged, planned_, changed))
+        document: Any = report_json(recording, played, problems) if page or options.json else None
         if page:
-            document = report_json(recording, played, problems)
             places = {(at.case.version, name) for at in plan for name in at.case.named} | read_in(document["trials"])
             passages = tools.passages_at(index, sorted(places))
             events = recording.exchanges.events
             write_file(options.html, tools.filled(page, document, events, recording.cases, passages))
     lines = replay_lines(recording, chosen, played, bool(options.trace or options.case))
-    show(lines, report_json(recording, played, problems) if options.json else None)
+    show(lines, document if options.json else None)
     for problem in problems:
         complain(problem.line)
     if not options.json:
