@@ -5,7 +5,7 @@ It never knows of models, trials or labels. Query text is never FTS5 syntax: onl
     Passages       Passage, Snapshot, load_snapshot, SnapshotFaults
     Terms          spaced, for scripts that are written without spaces; what the documents profile searches
     The index      Index: terms, search, snippet, passage; create_store, Outcome, Ranking, SearchFailed, IndexFault
-    Documents      skipped, cleaned, DocumentRefused, DocumentSkipped; readers of HTML, Markdown and plain text
+    Documents      cleaned, DocumentRefused, DocumentSkipped; readers of HTML, Markdown and plain text
     Building       Build: add, keep, passages, counts, close; BuildFault
 """
 
@@ -13,6 +13,7 @@ import bisect
 import contextlib
 import functools
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -24,10 +25,10 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 # === Passages =========================================================================================================
-_VERSION = re.compile(r"(?=.{1,20}\Z)[0-9]+(?:\.[0-9]+){0,2}")
+_VERSION = r"(?=.{1,20}\Z)[0-9]+(?:\.[0-9]+){0,2}"
 _UNSAFE = r"\s\"'`\x00-\x20\x7f-\xa0\u2028\u2029\ud800-\udfff"  # what no address has
-_ADDRESS = re.compile(f"[^{_UNSAFE}]{{1,200}}")
-_PART = re.compile("~[0-9]+$")  # the number of a part, in a source_id
+_ADDRESS = f"[^{_UNSAFE}]{{1,200}}"
+_PART = "~[0-9]+$"  # the number of a part, in a source_id
 PROFILES = ("plain", "documents")
 
 class Passage(NamedTuple):
@@ -85,14 +86,14 @@ def _passage_faults(value: Any, seen: set[tuple[str, str]]) -> list[str]:
         elif name != "title" and not value[name].strip():
             faults.append(f"{name}: blank")
     aliases = value.get("aliases", [])
-    if not isinstance(aliases, list) or not all(type(at) is str and _ADDRESS.fullmatch(at) for at in aliases):
+    if not isinstance(aliases, list) or not all(type(at) is str and re.fullmatch(_ADDRESS, at) for at in aliases):
         faults.append("aliases: must be a list of addresses, each without white space, quotes and controls")
     if faults:
         return faults
     key, actual = (value["version"], value["source_id"]), text_sha256(value["text"])
     faults = [fault for wrong, fault in (
-        (not _ADDRESS.fullmatch(key[1]), "source_id: no white space, quotes or controls, at most 200 characters"),
-        (not _VERSION.fullmatch(key[0]), f"version: {key[0]!r:.60} is not one to three numbers joined by dots"),
+        (not re.fullmatch(_ADDRESS, key[1]), "source_id: no white space, quotes or controls, at most 200 characters"),
+        (not re.fullmatch(_VERSION, key[0]), f"version: {key[0]!r:.60} is not one to three numbers joined by dots"),
         (value["text_sha256"] != actual, f"text_sha256: is {value['text_sha256']!r:.70}, and the text's is {actual}"),
         (key in seen, f"source_id: stands twice in version {key[0]}")) if wrong]
     seen.add(key)
@@ -130,8 +131,9 @@ def _searched(text: str, profile: str) -> str:
 MOST_RESULTS, SQLITE_VERSION = 100, sqlite3.sqlite_version
 _FORMAT, _APPLICATION = 1, 0x6C616B69  # of a .sqlite snapshot: PRAGMA user_version and application_id
 _TOKENIZERS = {"plain": "unicode61", "documents": "porter unicode61"}
-_HEAD_WEIGHT, _SHARE_WEIGHT, _REORDERED_ABOVE, _FEW_PASSAGES = 3.0, 0.5, 20, 200
-_CAMEL = re.compile("(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")  # where the tokenizer would not cut an anchor
+_HEAD_WEIGHT, _REORDERED_ABOVE, _REORDERED, _FEW_PASSAGES = 3.0, 20, 200, 200
+_TERMS_WEIGHT, _PAIRS_WEIGHT, _OWN_WEIGHT = 1.25, 0.25, 0.75
+_CAMEL = "(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])"  # where the tokenizer would not cut an anchor
 _COLUMNS = ", ".join(Passage._fields)
 _SCHEMA = f"""PRAGMA journal_mode = OFF; PRAGMA cache_size = -16384;
 PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_FORMAT};
@@ -167,14 +169,13 @@ class SearchFailed(Exception):
 class IndexFault(Exception):
     """No index can be had: the SQLite library lacks FTS5 or failed, or the file is damaged or no snapshot of ours."""
 
-def create_store(path: str, profile: str, passages: Iterable[Passage]) -> str:
-    """Write a stream of passages sorted by (version, source_id) to a new .sqlite snapshot; returns its fingerprint.
+def create_store(path: str, profile: str, passages: Iterable[Passage]) -> None:
+    """Write a stream of passages sorted by (version, source_id) to a new .sqlite snapshot.
     Raises SnapshotFaults (out of order or none), IndexFault, and what the stream does; the caller removes the file."""
     with _indexing(os.path.abspath(path), "could not write the snapshot") as database:
-        fingerprint = _fill(database, profile, passages)
+        _fill(database, profile, passages)
         database.execute("UPDATE snapshot SET seal = ?", (_index_seal(database),))
         database.close()
-    return fingerprint
 
 @contextlib.contextmanager
 def _indexing(uri: str, failed: str) -> Iterator[sqlite3.Connection]:
@@ -194,8 +195,8 @@ def _indexing(uri: str, failed: str) -> Iterator[sqlite3.Connection]:
                     f"python.org or of a current distribution")
         raise IndexFault(f"SQLite {sqlite3.sqlite_version} {told}") from None
 
-def _fill(database: sqlite3.Connection, profile: str, passages: Iterable[Passage]) -> str:
-    """Put sorted passages into new tables; returns their fingerprint: the SHA-256 of the canonical JSON (sorted keys,
+def _fill(database: sqlite3.Connection, profile: str, passages: Iterable[Passage]) -> None:
+    """Put sorted passages into new tables, with their fingerprint: the SHA-256 of the canonical JSON (sorted keys,
     no spaces) of a .json snapshot of them in this order, no empty title or aliases in it."""
     database.executescript(_SCHEMA.replace("TOKENIZER", _TOKENIZERS[profile]))
     insert = f"INSERT INTO passage (rowid, {_COLUMNS}, seal) VALUES ({', '.join('?' * (len(Passage._fields) + 2))})"
@@ -209,17 +210,20 @@ def _fill(database: sqlite3.Connection, profile: str, passages: Iterable[Passage
         digest.update(("," * (at > 1) + canonical(kept)).encode("utf-8"))
         row = at, *passage[:-1], "\n".join(passage.aliases)
         database.execute(insert, (*row, _row_seal(row)))
-        anchor = _CAMEL.sub(" ", _PART.sub("", passage.source_id.partition("#")[2]))
-        head = "" if profile == "plain" else f"{passage.title} {anchor}"
-        database.execute("INSERT INTO passages (rowid, text, head) VALUES (?, ?, ?)",
-                         (at, _searched(passage.text, profile), _searched(head, profile)))
+        text, head, _ = (passage.text, "", "") if profile == "plain" else _searchable(passage)
+        database.execute("INSERT INTO passages (rowid, text, head) VALUES (?, ?, ?)", (at, text, head))
     if not at:
         raise SnapshotFaults(["passages: there is none"])
     database.executemany("INSERT INTO version VALUES (?, ?, ?)", ((name, *ends) for name, ends in ranges.items()))
     digest.update(f'],"profile":"{profile}"}}'.encode())
     database.execute("INSERT INTO snapshot VALUES (?, ?, 0)", (profile, digest.hexdigest()))
     database.execute("COMMIT")  # only now FTS5 has written all of its rows
-    return digest.hexdigest()
+
+def _searchable(passage: Passage) -> Iterator[str]:
+    """What the documents profile searches: the text, what stands over it, and of that its own heading, the last."""
+    anchor = re.sub(_CAMEL, " ", re.sub(_PART, "", passage.source_id.partition("#")[2]))
+    own = passage.title.rpartition(" > ")[2]
+    return (_searched(one, "documents") for one in (passage.text, f"{passage.title} {anchor}", f"{own} {anchor}"))
 
 def _row_seal(row: tuple[Any, ...]) -> bytes:
     """What tells a damaged row: a digest of its number and its values, whatever types they have."""
@@ -268,6 +272,9 @@ class Index:
         self._words = "cut" if self.profile == "plain" else "word"
         for name, tokenizer in {self._words: "unicode61", "cut": _TOKENIZERS[self.profile]}.items():
             database.executescript(_CUT.replace("NAME", name).replace("TOKENIZER", tokenizer))
+        if self.profile != "plain":
+            database.execute("CREATE VIRTUAL TABLE temp.pool USING fts5(text, head, own, content='', "
+                             f"tokenize='{_TOKENIZERS[self.profile]}')")
         return self
 
     def close(self) -> None:
@@ -294,8 +301,9 @@ class Index:
 
     def search(self, query: str, version: str, limit: int) -> Ranking:
         """At most `limit` (1 to 100) passages of one version by BM25, ties by id. The documents profile counts the head
-        three times, reorders the best 100 of more than 20 by score / best + 0.5 x the share of the query's terms that
-        a passage has, and puts all but the best part of an entry last. Raises ValueError or SearchFailed."""
+        three times, reorders the best 200 of more than 20 by score / best + 1.25 x the share of the query's terms had +
+        0.25 x that of its pairs of neighbours + 0.75 x that of its terms in the last heading, and puts all but the best
+        part of an entry last. Raises ValueError or SearchFailed."""
         if version not in self._ranges:
             raise ValueError(f"no passage of version {version}; there are {', '.join(self.versions)}")
         if type(limit) is not int or not 1 <= limit <= MOST_RESULTS:
@@ -306,12 +314,12 @@ class Index:
         scored = self._run(
             f"SELECT rowid, bm25(passages, 1.0, {_HEAD_WEIGHT}) FROM passages WHERE passages MATCH ? "
             f"AND rowid BETWEEN ? AND ? ORDER BY 2, 1 LIMIT ?",
-            match, *self._ranges[version], limit if self.profile == "plain" else MOST_RESULTS)
-        if self.profile != "plain" and len(scored) > _REORDERED_ABOVE:
-            scored = self._reordered(scored, words)
+            match, *self._ranges[version], limit if self.profile == "plain" else _REORDERED)
         found = [self._row(at) for at, _ in scored]
         if self.profile != "plain":
-            first = set({_PART.sub("", at.source_id): at for at in reversed(found)}.values())
+            if len(found) > _REORDERED_ABOVE:
+                found = self._reordered(found, [score / scored[0][1] for _, score in scored], words, query)
+            first = set({re.sub(_PART, "", at.source_id): at for at in reversed(found)}.values())
             found.sort(key=lambda at: at not in first)
         return Ranking(Outcome.FOUND if found else Outcome.NOTHING_MATCHED, tuple(found[:limit]))
 
@@ -326,13 +334,18 @@ class Index:
             sought += dict.fromkeys(" ".join(run) for run in runs if len(run) > 1)
         return list(words.values()), " OR ".join(f'"{one}"' for one in sought)
 
-    def _reordered(self, scored: list[Any], words: list[str]) -> list[Any]:
-        rows = [at for at, _ in scored]
-        held = (f"SELECT rowid FROM passages WHERE passages MATCH ? AND rowid BETWEEN ? AND ? "
-                f"AND +rowid IN ({', '.join(map(str, rows))})")  # with a bare `rowid`, FTS5 is asked anew for each row
-        has = Counter(at for word in words for (at,) in self._run(held, f'"{word}"', min(rows), max(rows)))
-        best = scored[0][1]
-        return sorted(scored, key=lambda one: (-one[1] / best - _SHARE_WEIGHT * has[one[0]] / len(words), one[0]))
+    def _reordered(self, found: list[Passage], scores: list[float], words: list[str], query: str) -> list[Passage]:
+        """Passages by their scores and the shares of the query that they have, as an index over them alone tells."""
+        rows, form = [value for at, one in enumerate(found) for value in (at, *_searchable(one))], "(?, ?, ?, ?)"
+        self._run("INSERT INTO pool (pool) VALUES ('delete-all')")
+        self._run(f"INSERT INTO pool (rowid, text, head, own) VALUES {', '.join([form] * len(found))}", *rows)
+        terms, pairs = [f'"{word}"' for word in words], itertools.pairwise(self._cut_once(self._words, query))
+        for weight, sought in ((_TERMS_WEIGHT, terms), (_PAIRS_WEIGHT, {f'"{one} {two}"' for one, two in pairs}),
+                               (_OWN_WEIGHT, [f"own : {term}" for term in terms])):
+            held = (self._run("SELECT rowid FROM pool WHERE pool MATCH ?", one) for one in sought)
+            for at, count in Counter(at for rows in held for (at,) in rows).items():
+                scores[at] += weight * count / len(sought)
+        return [found[at] for at in sorted(range(len(found)), key=lambda at: -scores[at])]
 
     def snippet(self, passage: Passage, query: str, words: int = 30) -> list[tuple[str, bool]]:
         """The part of a text with most of a query's words, else its beginning: pieces, and whether each is a match. At
@@ -378,10 +391,10 @@ class Index:
 LARGEST_DOCUMENT = 32 * 1024 * 1024
 _BYTE_ORDERS = {b"\xff\xfe\0\0": "utf-32", b"\0\0\xfe\xff": "utf-32", b"\xef\xbb\xbf": "utf-8-sig",
                 b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
-_REMOVED = re.compile(  # controls, soft hyphens, zero-width, bidirectional and other format characters, tags and such
+_REMOVED = (  # controls, soft hyphens, zero-width, bidirectional and other format characters, tags and such
     "[\0-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\xad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]")
-_GENERATED = re.compile("id[0-9]+")  # an anchor that Sphinx numbers, and will number otherwise another day
+_GENERATED = "id[0-9]+"  # an anchor that Sphinx numbers, and will number otherwise another day
 
 class DocumentRefused(ValueError):
     """A file that cannot be read as a document; the message is the reason."""
@@ -389,23 +402,13 @@ class DocumentRefused(ValueError):
 class DocumentSkipped(ValueError):
     """A file with nothing to read in it; the message is the reason."""
 
-def skipped(path: str, sphinx: bool) -> str:
-    """Why a file (a relative path with `/`, in a tree made by Sphinx or not) is no document, or "" if it is one."""
-    name = path.rpartition("/")[2].lower()
-    if re.search("(^|/)_(sources|static|modules|images|downloads)/", path):
-        return "made by Sphinx beside its pages"
-    if name.rpartition(".")[2] not in (["html"] if sphinx else _READERS):
-        return "not .html, in a tree made by Sphinx" if sphinx else "not HTML, Markdown or plain text by its name"
-    index_page = r"(genindex(-.*)?|(.*-)?modindex|search)\.x?html?"
-    return "a search or index page" if re.fullmatch(index_page, name) and (sphinx or "search" not in name) else ""
-
 def cleaned(text: str) -> tuple[str, int]:
     """A text in NFC with line feeds and spaces, without what nobody sees, and how many characters were removed."""
     if not re.search(r"[^\n\t -~]", text):
         return text, 0
     import unicodedata
     text = re.sub("\r\n?|[\x0b\x0c\x85\u2028\u2029]", "\n", text)
-    text, removed = _REMOVED.subn("", re.sub("[\xa0\u2007\u202f]", " ", text))
+    text, removed = re.subn(_REMOVED, "", re.sub("[\xa0\u2007\u202f]", " ", text))
     return unicodedata.normalize("NFC", text), removed
 
 def _decoded(document: bytes, encoding: str) -> str:
@@ -490,16 +493,14 @@ class _Outline:
 
 # An element without markup, a tag, a comment or a declaration, and the text up to the next; no text is read twice.
 _OWN = "+" * (sys.version_info >= (3, 11, 5))  # before, possessive groups match wrongly (CPython gh-106052)
-_TOKEN = re.compile(
-    rf"""(?xis)<(?:(script|style|title|textarea|xmp|iframe|noembed|noframes|noscript)(?=[\s/>])[^>]*+(?:>|\Z)(.*?)
+_TOKEN = rf"""(?xis)<(?:(script|style|title|textarea|xmp|iframe|noembed|noframes|noscript)(?=[\s/>])[^>]*+(?:>|\Z)(.*?)
       (</\1[^>]*+>|\Z) |(/?)([a-z][^\s/>]*+)((?:[^>=]++|=\s*+(?:"[^"]*+(?:"|\Z)|'[^']*+(?:'|\Z))?{_OWN})*{_OWN})(?:>|\Z)
-      |!--(?:-?>|.*?(?:--!?>|\Z))|[!?/][^>]*+(?:>|\Z))([^<]*+(?:<(?![a-z!?/])[^<]*+)*{_OWN})""")
-_ATTRIBUTE = re.compile(r"""([^\s=/]++)(?:\s*+=\s*+("[^"]*+"?|'[^']*+'?|\S++))?""")
-_BLOCK = re.compile(
+      |!--(?:-?>|.*?(?:--!?>|\Z))|[!?/][^>]*+(?:>|\Z))([^<]*+(?:<(?![a-z!?/])[^<]*+)*{_OWN})"""
+_BLOCK = (
     "html|head|body|main|article|section|div|p|h[1-6r]|[uod]l|menu|li|d[td]|pre|table|caption|t(?:head|body|foot|[rdh])|nav|"
     "blockquote|header|footer|aside|address|center|fig(?:ure|caption)|form|fieldset|legend|details|summary|dialog|hgroup")
-_VOID = re.compile("area|base|br|col|embed|frame|hr|img|input|link|meta|param|source|track|wbr")
-_HIDDEN = re.compile(  # elements, roles and classes with which generators, themes and people mark what is not the text
+_VOID = "area|base|br|col|embed|frame|hr|img|input|link|meta|param|source|track|wbr"
+_HIDDEN = (  # elements, roles and classes with which generators, themes and people mark what is not the text
     r"(?is)(?:^|\s)(?:<(?:nav|footer|svg|template|button|select|canvas|object|audio|video|dialog|search)>|"
     r"<aside>(?!.*[\s=](?:footnote|citation|topic|admonition|system-message|note|warning|tip|doc-footnote))|"
     r"=(?:navigation|search|banner|contentinfo|complementary|menu|menubar|doc-toc)|aria-true|headerlink|hash-link|"
@@ -514,13 +515,14 @@ _CLOSES = {"li": "li", "dt": "dt dd", "dd": "dt dd", "tr": "tr", "td": "td th", 
 def _marks(tag: str, attributes: str) -> tuple[list[str], str]:
     """What matters of a start tag: its anchors, and whether it is "hidden", "main" or a "section"."""
     found = {name.lower(): _unescape(value.strip(value[:1] if value[:1] in "\"'" else ""))
-             for name, value in reversed(_ATTRIBUTE.findall(attributes))}  # the first of a name counts
+             for name, value in reversed(re.findall(  # the first of a name counts
+                 r"""([^\s=/]++)(?:\s*+=\s*+("[^"]*+"?|'[^']*+'?|\S++))?""", attributes))}
     names = [found.get("id", "").strip(), found.get("name", "").strip() if tag == "a" else ""]
     classes, role = found.get("class", ""), found.get("role", "").strip().lower()
     if "main" in (tag, role):
         role = "main"
     elif tag not in ("html", "body", "article") and (
-            "hidden" in found or _HIDDEN.search(f"<{tag}> ={role} aria-{found.get('aria-hidden', '')} {classes}")
+            "hidden" in found or re.search(_HIDDEN, f"<{tag}> ={role} aria-{found.get('aria-hidden', '')} {classes}")
             or re.search(r"(?i)display\s*:\s*none|visibility\s*:\s*hidden", found.get("style", ""))):
         role = "hidden"
     else:
@@ -545,11 +547,11 @@ class _Page(_Outline):
 
     def read(self, text: str) -> None:
         self.restart()
-        for token in _TOKEN.finditer("<!>" + text):
+        for token in re.finditer(_TOKEN, "<!>" + text):
             raw, content, ended, closing, tag, attributes, said = token.groups()
             if tag:
                 tag = tag.lower()
-                if block := bool(_BLOCK.fullmatch(tag)):
+                if block := bool(re.fullmatch(_BLOCK, tag)):
                     self.settle(tag)
                 if closing:
                     self.close(self.where(tag))
@@ -571,7 +573,7 @@ class _Page(_Outline):
         if role == "main" and not self.main:
             self.restart(main=True)
             role = "first"
-        elif (role == "hidden" or self.inside["hidden"]) and not _VOID.fullmatch(tag):
+        elif (role == "hidden" or self.inside["hidden"]) and not re.fullmatch(_VOID, tag):
             self.push(tag, None, role)
         if self.inside["hidden"] or role == "hidden":
             return
@@ -607,7 +609,7 @@ class _Page(_Outline):
         back, (entry, past) = self.piece, self.entries[-1]
         if tag == "dt":
             entry = None if past else entry
-            names = [name for name in names or [self.named] if name and not _GENERATED.fullmatch(name)]
+            names = [name for name in names or [self.named] if name and not re.fullmatch(_GENERATED, name)]
             if names and not entry:
                 entry = self.open("entry", names[:1], back.crumbs)
         self.entries[-1] = entry, tag == "dd"
@@ -657,28 +659,24 @@ class _Page(_Outline):
             self.block("c" if pre else "t", text, loose=not self.inside["section"])
             self.prefix = self.named = ""
 
-_FENCE = re.compile(r"((?:[ \t]|(?:[-*+]|[0-9]{1,9}[.)])[ \t])*)(`{3,}+(?=[^`]*$)|~{3,}+)")
-_ATX = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*))?$")
-_UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*$")
-_ITEM = re.compile(r"[ \t]*(?:[-*+]|[0-9]{1,9}[.)])[ \t]|[ \t]*[|>]")
-_RULE = re.compile(r"[ \t]*+(?:[*_ \t-]*+|(?=[^|]*\|)[|:\- \t]*+|\[[^]]{1,200}\]:[ \t]+\S+)$")  # or of a link
-_UNSEEN = re.compile(r" {0,3}<(!--|script\b|style\b)", re.IGNORECASE)
-_FRONT = re.compile(  # settings between two rules at the very beginning; blank and indented lines, lists and comments
+_FENCE = r"((?:[ \t]|(?:[-*+]|[0-9]{1,9}[.)])[ \t])*)(`{3,}+(?=[^`]*$)|~{3,}+)"
+_ITEM = r"[ \t]*(?:[-*+]|[0-9]{1,9}[.)])[ \t]|[ \t]*[|>]"
+_RULE = r"[ \t]*+(?:[*_ \t-]*+|(?=[^|]*\|)[|:\- \t]*+|\[[^]]{1,200}\]:[ \t]+\S+)$"  # or of a link
+_UNSEEN = r"(?i) {0,3}<(!--|script\b|style\b)"
+_FRONT = (  # settings between two rules at the very beginning; blank and indented lines, lists and comments
     r"(?m)(?:---|\+\+\+)[ \t]*\n((?:(?!---[ \t]*$)(?:[ \t#\]-].*)?\n)*[\w.][\w.-]*[ \t]*[:=].*\n"
     r"(?:(?!---[ \t]*$)(?:[ \t#\]-].*|[\w.][\w.-]*[ \t]*[:=].*)?\n)*)(?:---|\+\+\+|\.\.\.)[ \t]*$")
-_MARKUP = re.compile(  # code, which is kept; comments and inline tags; tags of blocks, which separate words; characters
+_MARKUP = (  # code, which is kept; comments and inline tags; tags of blocks, which separate words; characters
     r"(?is)((`{1,9})(?!`).{1,200}?(?<!`)\2(?!`))|(<!--[^<>]*-->|</?(?:a|abbr|b|big|cite|code|del|dfn|em|font|i|img|ins|kbd|"
     r"mark|picture|q|s|samp|small|source|span|strike|strong|sub|sup|tt|u|var|video)\b[^<>]*>)|"
-    rf"(</?(?:br|{_BLOCK.pattern})\b[^<>]*>)|&(?:#\w{{1,8}}|\w{{2,31}});")
+    rf"(</?(?:br|{_BLOCK})\b[^<>]*>)|&(?:#\w{{1,8}}|\w{{2,31}});")
 
 class _Markdown(_Outline):
     """Reads Markdown: lines stay as they stand, headings open pieces under the anchors that GitHub gives them."""
     def read(self, text: str) -> None:
-        self.lines, self.slugs = list[str](), dict[str, int]()
-        self.listed = False  # whether indented lines are still of a list
+        self.lines, self.slugs, self.listed = list[str](), dict[str, int](), False  # whether still in a list
         until, mark, indent = None, "t", ""  # what ends a fence or something unseen; whether it is kept; its margin
-        text = self.clean(text)
-        front = _FRONT.match(text)
+        front = re.match(_FRONT, text := self.clean(text))
         if front and (title := re.search(r"(?mi)^title[ 	]*[:=](.*)", front[1])):
             self.title = title[1].strip(" \t\"'")[:200]
         for line in text[front.end() if front else 0:].split("\n"):
@@ -687,11 +685,11 @@ class _Markdown(_Outline):
                 until, mark = None, "t"
             elif until:
                 self.lines.append(line.removeprefix(indent))
-            elif (fence := _FENCE.match(line)) and (self.listed or len(fence[1].expandtabs(4)) < 4):
+            elif (fence := re.match(_FENCE, line)) and (self.listed or len(fence[1].expandtabs(4)) < 4):
                 self.flush()
                 mark, indent = "c", fence[1]
                 until = re.compile(rf"^[ \t]*{fence[2][0]}{{{len(fence[2])},}}[ \t]*$")
-            elif (unseen := _UNSEEN.match(line)) and (end := f"</{unseen[1]}".replace("</!", "")) not in line[7:]:
+            elif (unseen := re.match(_UNSEEN, line)) and (end := f"</{unseen[1]}".replace("</!", "")) not in line[7:]:
                 self.flush()
                 mark, until = "", re.compile(end, re.IGNORECASE)
             else:
@@ -701,12 +699,12 @@ class _Markdown(_Outline):
         self.flush(mark)
 
     def line(self, line: str) -> None:
-        atx, under, item = _ATX.match(line), _UNDERLINE.match(line), _ITEM.match(line)
-        if under and self.lines and not re.match(rf"    |\t|{_ITEM.pattern}", self.lines[0]):
+        atx, under = re.match(r" {0,3}(#{1,6})(?:[ \t]+(.*))?$", line), re.match(r" {0,3}(=+|-+)[ \t]*$", line)
+        item, rule = re.match(_ITEM, line), re.match(_RULE, line)
+        if under and self.lines and not re.match(rf"    |\t|{_ITEM}", self.lines[0]):
             text, self.lines = " ".join(self.lines), []
             self.title_line(1 if "=" in under[1] else 2, text)
             return
-        rule = _RULE.match(line)
         if atx or item or rule or not (self.lines or line[0].isspace()):
             self.flush()
             self.listed = bool(item) or (self.listed and not atx and not line.strip())
@@ -733,12 +731,14 @@ class _Markdown(_Outline):
             self.head(level, text, [_untaken(slug, self.slugs)])
 
     def plain(self, text: str) -> str:
-        return _MARKUP.sub(lambda at: at[1] or (" " if at[4] else "" if at[3] else self.clean(_unescape(at[0]))), text)
+        def replaced(at: re.Match[str]) -> str:
+            return at[1] or (" " if at[4] else "" if at[3] else self.clean(_unescape(at[0])))
+        return re.sub(_MARKUP, replaced, text)
 
 # === Building =========================================================================================================
 MOST_WORDS, MOST_BYTES = 180, 1_200  # of a passage
-_READERS = {"html": _Page, "htm": _Page, "xhtml": _Page, "md": _Markdown, "markdown": _Markdown, "txt": _Outline}
-_NO_ADDRESS = re.compile("[^A-Za-z0-9_.~!$&()*+,;=:@/-]")  # what is percent-encoded in an address (RFC 3986)
+READERS = {"html": _Page, "htm": _Page, "xhtml": _Page, "md": _Markdown, "markdown": _Markdown, "txt": _Outline}
+_NO_ADDRESS = "[^A-Za-z0-9_.~!$&()*+,;=:@/-]"  # what is percent-encoded in an address (RFC 3986)
 _STAGING = """PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;
 BEGIN;
 CREATE TABLE piece (path TEXT, at INTEGER, source_id TEXT, url TEXT, title TEXT, aliases TEXT, blocks TEXT,
@@ -747,8 +747,8 @@ CREATE TABLE loose (digest TEXT PRIMARY KEY, pages INTEGER) WITHOUT ROWID;
 CREATE TABLE passage (source_id TEXT, version TEXT, text TEXT, url TEXT, text_sha256 TEXT, title TEXT,
                       digest TEXT PRIMARY KEY, UNIQUE (version, source_id));
 CREATE TABLE also (digest TEXT, alias TEXT, PRIMARY KEY (digest, alias)) WITHOUT ROWID;"""
-_CUTS = tuple(map(re.compile, (  # for a block that is too long: line ends, ends of sentences, ends of words
-    "(?<=\n)", "(?<=[.!?]\\s)(?=[^a-z])|(?<=[.!?][\"')\\]]\\s)(?=[^a-z])|(?<=[\u3002\uff01\uff1f])", r"(?<=\s)")))
+_CUTS = (  # for a block that is too long: line ends, ends of sentences, ends of words
+    "(?<=\n)", "(?<=[.!?]\\s)(?=[^a-z])|(?<=[.!?][\"')\\]]\\s)(?=[^a-z])|(?<=[\u3002\uff01\uff1f])", r"(?<=\s)")
 
 class BuildFault(Exception):
     """Documents that cannot be put into one snapshot, an unknown encoding, or a staging file that failed."""
@@ -780,7 +780,7 @@ class Build:
         if re.search("[\ud800-\udfff]", path):
             raise DocumentRefused("its name is not UTF-8")
         text, name = _decoded(document, self.encoding), path.rpartition("/")[2]
-        reader = _READERS.get(name.lower().rpartition(".")[2], _Outline)
+        reader = READERS.get(name.lower().rpartition(".")[2], _Outline)
         outline = reader(name if reader is _Outline else "")
         outline.read(text)
         outline.piece.names += outline.pending
@@ -797,7 +797,7 @@ class Build:
             raise BuildFault(f"{path!r}: another document gives the same source_id, {_identity(path)}")
         ids, taken = dict[str, str](), dict[str, int]()  # of the last piece with an anchor
         for at, piece in enumerate(pieces):
-            anchor = next((name for name in piece.names if not _GENERATED.fullmatch(name)), piece.names[0])
+            anchor = next((name for name in piece.names if not re.fullmatch(_GENERATED, name)), piece.names[0])
             if piece.kind != "more" or anchor not in ids:
                 ids[anchor] = _untaken(_identity(path, anchor), taken)
             titles = [text for _, text in piece.crumbs]
@@ -806,7 +806,7 @@ class Build:
             blocks = "\x1d".join("\x1e".join((mark, text, *(_identity(path, name) for name in names)))
                                  for mark, text, names in piece.blocks)
             self._run("INSERT INTO piece VALUES (?, ?, ?, ?, ?, ?, ?)", _identity(path), at, ids[anchor],
-                      self.base + "#".join(_NO_ADDRESS.sub(_escaped, part) for part in (path, anchor) if part),
+                      self.base + "#".join(re.sub(_NO_ADDRESS, _escaped, part) for part in (path, anchor) if part),
                       " > ".join(filter(None, titles)), " ".join(_identity(path, name) for name in piece.names), blocks)
         for digest in {text_sha256(text) for piece in pieces for mark, text, _ in piece.blocks if mark.isupper()}:
             self._run("INSERT INTO loose VALUES (?, 1) ON CONFLICT DO UPDATE SET pages = pages + 1", digest)
@@ -833,7 +833,7 @@ class Build:
         for *values, digest in self._run("SELECT * FROM passage ORDER BY version, source_id"):
             also = self._run("SELECT alias FROM also WHERE digest = ? AND alias <> ? AND NOT EXISTS "
                              "(SELECT 1 FROM passage WHERE version = ? AND source_id = alias)",
-                             digest, _PART.sub("", values[0]), values[1])
+                             digest, re.sub(_PART, "", values[0]), values[1])
             yield Passage(*values)._replace(aliases=tuple(alias for (alias,) in also))
 
     def _put(self, passage: Passage, kept: bool = False) -> None:
@@ -841,7 +841,7 @@ class Build:
         digest, aliases = text_sha256(f"{passage.version}\0{what}"), passage.aliases
         if self._run("SELECT 1 FROM passage WHERE digest = ?", digest).fetchone() and not kept:
             self.counts["duplicates"] += 1
-            aliases = (_PART.sub("", passage.source_id), *aliases)
+            aliases = (re.sub(_PART, "", passage.source_id), *aliases)
         else:
             self._run("INSERT INTO passage VALUES (?, ?, ?, ?, ?, ?, ?)", *passage[:-1], digest)
             self.counts.update({} if kept else {"passages": 1, "bytes": len(passage.text.encode("utf-8"))})
@@ -896,5 +896,5 @@ def _units(text: str, level: int) -> Iterator[str]:
     elif level == len(_CUTS):
         yield from (text[at:at + MOST_BYTES // 4] for at in range(0, len(text), MOST_BYTES // 4))
     else:
-        for unit in filter(None, _CUTS[level].split(text)):
+        for unit in filter(None, re.split(_CUTS[level], text)):
             yield from _units(unit, level + 1)

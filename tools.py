@@ -645,13 +645,23 @@ def documents(paths: Iterable[str]) -> Iterator[tuple[str, str, str, str]]:
                 continue
             if not stat.S_ISDIR(mode):
                 odd = "a symbolic link" if stat.S_ISLNK(mode) else "" if stat.S_ISREG(mode) else "no ordinary file"
-                why = odd or retrieval.skipped(name, sphinx)
+                why = odd or skipped(name, sphinx)
                 yield name, path, "skipped" * bool(why), why
             elif path != top and os.path.basename(path).startswith("."):
                 yield name, path, "skipped", "a hidden folder"
             else:
                 sphinx = sphinx or (path == top and not {"objects.inv", ".buildinfo"}.isdisjoint(inside))
                 waiting += [os.path.join(path, at) for at in inside]
+
+def skipped(path: str, sphinx: bool) -> str:
+    """Why a file (a relative path with `/`, in a tree made by Sphinx or not) is no document, or "" if it is one."""
+    name = path.rpartition("/")[2].lower()
+    if re.search("(^|/)_(sources|static|modules|images|downloads)/", path):
+        return "made by Sphinx beside its pages"
+    if name.rpartition(".")[2] not in (["html"] if sphinx else retrieval.READERS):
+        return "not .html, in a tree made by Sphinx" if sphinx else "not HTML, Markdown or plain text by its name"
+    index_page = r"(genindex(-.*)?|(.*-)?modindex|search)\.x?html?"
+    return "a search or index page" if re.fullmatch(index_page, name) and (sphinx or "search" not in name) else ""
 
 def read_documents(
     build: retrieval.Build, paths: Iterable[str], read: Callable[[str], bytes]

@@ -13,6 +13,7 @@ import time
 from html.parser import HTMLParser
 
 import retrieval
+import tools
 from tests.support import ROOT
 
 TREE = "/usr/share/doc/python3.11/html"
@@ -49,7 +50,7 @@ def pages(tree: str) -> list[str]:
     top = set(os.listdir(tree))
     sphinx = bool(top & {"objects.inv", ".buildinfo"})
     found = (os.path.relpath(os.path.join(folder, name), tree) for folder, _, names in os.walk(tree) for name in names)
-    return sorted(path for path in found if not retrieval.skipped(path.replace(os.sep, "/"), sphinx)
+    return sorted(path for path in found if not tools.skipped(path.replace(os.sep, "/"), sphinx)
                   and os.path.isfile(os.path.join(tree, path)))
 
 

@@ -16,9 +16,9 @@ from retrieval import (
     Passage,
     cleaned,
     load_snapshot,
-    skipped,
 )
 from tests.support import ROOT
+from tools import skipped
 
 FUZZED = 400
 

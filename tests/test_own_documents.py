@@ -248,10 +248,10 @@ class Build(Kitchen):
         self.build()
         before, create = read("mine.sqlite"), retrieval.create_store
 
-        def slow(part: str, *args: Any) -> str:
+        def slow(part: str, *args: Any) -> None:
             os.rename("mine.sqlite", "moved.sqlite")
             write(before, "mine.sqlite")
-            return create(part, *args)
+            create(part, *args)
 
         with mock.patch("retrieval.create_store", slow):
             self.assert_refused(self.build(version="3"), "mine.sqlite", "changed by another")

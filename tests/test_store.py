@@ -3,6 +3,7 @@ when damaged."""
 
 import collections
 import hashlib
+import itertools
 import json
 import os
 import random
@@ -43,7 +44,7 @@ def corpus(chance: random.Random, count: int, words: int = 40) -> list[Passage]:
     passages = []
     for at in range(count):
         text = " ".join(chance.choices(known, k=chance.randint(1, words)))
-        title = " ".join(chance.choices(known, k=chance.randint(0, 3)))
+        title = " ".join(chance.choices([*known, ">"], k=chance.randint(0, 4)))
         anchor = chance.choice(("Pier.open", "gate_lock", "waveMeter", "tide-table"))
         aliases = ("other.html#x", "other.html#y") if chance.random() < 0.2 else ()
         passages.append(made(f"p{at:04}.html#{anchor}", text, chance.choice("123"), title, aliases))
@@ -95,9 +96,9 @@ class Straight:
         rows = [(at, retrieval.spaced(p.text), retrieval.spaced(f"{p.title} {self.anchor(p)}"))
                 for at, p in enumerate(passages)]
         self.database.executemany("INSERT INTO body (rowid, text, head) VALUES (?, ?, ?)", rows)
-        self.held = collections.defaultdict[int, set[str]](set)
-        for term, at in self.database.execute("SELECT term, doc FROM body_terms"):
-            self.held[at].add(term)
+        self.places = collections.defaultdict[int, set[tuple[str, str, int]]](set)
+        for at, *place in self.database.execute("SELECT doc, term, col, offset FROM body_terms"):
+            self.places[at].add(tuple(place))
 
     @staticmethod
     def anchor(passage: Passage) -> str:
@@ -125,12 +126,23 @@ class Straight:
             "SELECT bm25(body, 1, 3), rowid FROM body WHERE body MATCH ?", (match,))
             if self.passages[at].version == version]
         rows.sort(key=lambda row: (row[0], self.passages[row[1]].source_id))
-        rows = rows[:100]
         if len(rows) > 20:
             best = rows[0][0]
-            shares = {at: len(self.held[at] & set(words)) / len(words) for _, at in rows}
-            rows.sort(key=lambda row: (-row[0] / best - 0.5 * shares[row[1]], self.passages[row[1]].source_id))
+            rows = [(-self.reordered(score / best, at, self.cut("one", query)), at) for score, at in rows[:200]]
+            rows.sort(key=lambda row: (row[0], self.passages[row[1]].source_id))
         return [self.passages[at].source_id for _, at in rows[:limit]]
+
+    def reordered(self, score: float, at: int, stems: list[str]) -> float:
+        """The score of a passage with what the shares of the query that it has add to it."""
+        places, passage = self.places[at], self.passages[at]
+        own = set(self.cut("one", f"{passage.title.split(' > ')[-1]} {self.anchor(passage)}"))
+        pairs = {(one, other) for one, column, offset in places for other in stems
+                 if (other, column, offset + 1) in places}
+        wanted, had = set(stems), {term for term, _, _ in places}
+        for weight, asked, there in (
+                (1.25, wanted, had), (0.25, {*itertools.pairwise(stems)}, pairs), (0.75, wanted, own)):
+            score += weight * len(asked & there) / max(1, len(asked))
+        return score
 
 
 LIBRARY = [
@@ -369,8 +381,7 @@ class Files(Stored):
         document = {"profile": "documents", "passages": [
             {name: value for name, value in at._asdict().items() if value} for at in passages]}
         expected = provider.fingerprint(document)
-        self.assertEqual(create_store(self.path(), "documents", passages), expected)
-        self.assertEqual(self.opened(self.path()).fingerprint, expected)
+        self.assertEqual(self.stored("documents", passages).fingerprint, expected)
         loaded = retrieval.load_snapshot(json.loads(json.dumps(document)))
         self.assertEqual(self.memory(loaded.profile, loaded.passages).fingerprint, expected)
         others = [self.memory("plain", passages), self.memory("documents", passages[1:])] + [
