@@ -534,7 +534,6 @@ class _Page(_Outline):
     left open, and reads comments and scripts differently from one release of Python to the next."""
     def restart(self, main: bool = False) -> None:
         """Begin anew, at last with the main part, and forget what was read and what is open."""
-        self.main = main
         self.stack: list[tuple[str, _Piece | None, str]] = []  # tag, piece to go back to, what ends with it
         self.opened: dict[str, list[int]] = {}  # where in the stack each tag stands
         self.inside = Counter[str]()  # how many elements of each effect are open
@@ -542,7 +541,7 @@ class _Page(_Outline):
         self.named = self.prefix = ""  # the last <a name> before text; what stands before a list's item
         self.heading: tuple[int, int] | None = None  # its level, and how many pending anchors stand before it
         self.entries: list[tuple[_Piece | None, bool]] = [(None, False)]  # of each open dl; whether past its dt
-        self.pieces, self.pending = [], []
+        self.main, self.pieces, self.pending = main, [], []
         self.open("page", [""], ())
 
     def read(self, text: str) -> None:
