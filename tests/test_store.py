@@ -376,12 +376,14 @@ class Files(Stored):
         self.assertEqual(self.found(only_in_a_head, "harbour jetty"), [])
 
     def test_one_fingerprint_for_json_and_sqlite(self) -> None:
-        """It is that of the canonical JSON of the .json snapshot; each field, the profile and the versions count."""
-        passages = corpus(random.Random(7), 20)
+        """It is that of the canonical JSON of the .json snapshot; each field, the profile and the versions count. There
+        are more passages than are written at once."""
+        passages = corpus(random.Random(7), 1_001)
         document = {"profile": "documents", "passages": [
             {name: value for name, value in at._asdict().items() if value} for at in passages]}
         expected = provider.fingerprint(document)
         self.assertEqual(self.stored("documents", passages).fingerprint, expected)
+        self.assertEqual(list(self.opened(self.path()).passages()), passages)
         loaded = retrieval.load_snapshot(json.loads(json.dumps(document)))
         self.assertEqual(self.memory(loaded.profile, loaded.passages).fingerprint, expected)
         others = [self.memory("plain", passages), self.memory("documents", passages[1:])] + [
@@ -407,7 +409,8 @@ class Files(Stored):
     def test_passages_out_of_order_and_none_at_all_are_refused(self) -> None:
         """Twice, backwards, an older version after a newer one; and what a stream raises comes through."""
         one, two, other = made("a", "x"), made("b", "x"), made("a", "x", "5")
-        for number, passages in enumerate(([one, one], [two, one], [other, one], [])):
+        many = [made(f"m{at:04}", "x") for at in range(500)]
+        for number, passages in enumerate(([one, one], [two, one], [other, one], [], [*many, one], [*many, many[-1]])):
             with self.subTest(number=number), self.assertRaises(SnapshotFaults) as caught:
                 create_store(self.path(f"{number}.sqlite"), "plain", passages)
             self.assertEqual(len(caught.exception.faults), 1)
