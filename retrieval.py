@@ -421,8 +421,7 @@ def _decoded(document: bytes, encoding: str) -> str:
     for name in [marked] if marked else filter(None, ["utf-8", encoding]):
         try:
             text = document.decode(name)
-            # Text with shifts, or with two bytes a character, is UTF-8 by chance: with controls in it.
-            odd = re.search("[\0\x0e\x0f\x1b]" if name == "utf-8" and encoding else "\0", text)
+            odd = re.search("[\0\x0e\x0f\x1b]" if name == "utf-8" and encoding else "\0", text)  # UTF-8 by chance
             if not odd:
                 return text
             found.append(f"U+{ord(odd[0]):04X} at character {odd.start()}")
@@ -540,10 +539,10 @@ class _Page(_Outline):
         self.opened: dict[str, list[int]] = {}  # where in the stack each tag stands
         self.inside = Counter[str]()  # how many elements of each effect are open
         self.words: list[str] = []  # since the last block ended
-        self.named = self.prefix = ""  # the last <a name> before text; what stands before a list's item
+        self.named, self.begins, self.prefix = "", True, ""  # the last <a name>, whether first; a list item's mark
         self.heading: tuple[int, int] | None = None  # its level, and how many pending anchors stand before it
         self.entries: list[tuple[_Piece | None, bool]] = [(None, False)]  # of each open dl; whether past its dt
-        self.main, self.pieces, self.pending = main, [], []
+        self.main, self.before, self.pieces, self.pending = main, 0, [], []
         self.open("page", [""], ())
 
     def read(self, text: str) -> None:
@@ -564,6 +563,7 @@ class _Page(_Outline):
                 self.notes.append(f"<{raw or tag or '!'}> is never closed: what stands after it is lost")
             if said and not self.inside["hidden"]:
                 self.words.append(_unescape(said) if "&" in said else said)
+                self.before = self.before if said.isspace() else len(self.pending)  # of the anchors
         self.settle("body")
 
     def start(self, tag: str, attributes: str, block: bool) -> None:
@@ -584,8 +584,8 @@ class _Page(_Outline):
         elif tag == "br":
             self.words.append(" " if self.heading or self.inside["tr"] else "\0")
         elif tag == "a" and names:
-            self.named = names[0]
-            if self.stack and self.stack[-1][:2] == ("dt", None) and not "".join(self.words).strip():
+            self.named, self.begins = names[0], not "".join(self.words).strip()
+            if self.begins and self.stack and self.stack[-1][:2] == ("dt", None):
                 self.close(len(self.stack) - 1)
                 self.enter("dt", names)
         elif tag in ("dt", "dd"):
@@ -646,19 +646,22 @@ class _Page(_Outline):
             return
         raw, self.heading = "".join(self.words), None
         self.words.clear()
-        if not raw or raw.isspace():
-            return
         text = (self.clean(raw.replace("\0", "\n")).strip("\n").rstrip() if pre else
                 "\n".join(filter(None, (" ".join(self.clean(line).split()) for line in raw.split("\0")))))
-        if heading and text and self.piece.kind != "entry":
+        if not text.strip(" |") or (text == self.title and not (heading or self.inside["section"])):
+            return
+        border, self.before = len(self.pending) if heading else self.before, 0
+        self.pending, after = self.pending[:border], self.pending[border:]  # what no text follows is of the next block
+        named, self.named = ("", self.named) if self.named in after else (self.named, "")
+        if heading and self.piece.kind != "entry":
             self.head(heading[0], text, self.pending[heading[1]:] + self.pending[:heading[1]])
-            self.named = ""
-        elif text.strip(" |") and (self.inside["section"] or text != self.title):
+        else:
             text = text if pre else self.prefix + (text.removeprefix("| ") if self.inside["tr"] else text)
-            if self.named and not self.inside["section"]:
-                self.open("headed", [self.named], self.piece.crumbs)
+            if named and self.begins and not self.inside["section"]:
+                self.open("headed", [named], self.piece.crumbs)
             self.block("c" if pre else "t", text, loose=not self.inside["section"])
-            self.prefix = self.named = ""
+            self.prefix = ""
+        self.pending, self.begins = self.pending + after, True
 
 _FENCE = r"((?:[ \t]|(?:[-*+]|[0-9]{1,9}[.)])[ \t])*)(`{3,}+(?=[^`]*$)|~{3,}+)"
 _ITEM = r"[ \t]*(?:[-*+]|[0-9]{1,9}[.)])[ \t]|[ \t]*[|>]"
@@ -742,12 +745,10 @@ READERS = {"html": _Page, "htm": _Page, "xhtml": _Page, "md": _Markdown, "markdo
 _NO_ADDRESS = "[^A-Za-z0-9_.~!$&()*+,;=:@/-]"  # what is percent-encoded in an address (RFC 3986)
 _STAGING = """PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;
 BEGIN;
-CREATE TABLE piece (path TEXT, at INTEGER, source_id TEXT, url TEXT, title TEXT, aliases TEXT, blocks TEXT,
-                    PRIMARY KEY (path, at)) WITHOUT ROWID;
-CREATE TABLE loose (digest TEXT PRIMARY KEY, pages INTEGER) WITHOUT ROWID;
-CREATE TABLE passage (source_id TEXT, version TEXT, text TEXT, url TEXT, text_sha256 TEXT, title TEXT,
-                      digest TEXT PRIMARY KEY, UNIQUE (version, source_id));
-CREATE TABLE also (digest TEXT, alias TEXT, PRIMARY KEY (digest, alias)) WITHOUT ROWID;"""
+CREATE TABLE piece (path, at, source_id, url, title, aliases, blocks, PRIMARY KEY (path, at)) WITHOUT ROWID;
+CREATE TABLE loose (digest PRIMARY KEY, pages) WITHOUT ROWID;
+CREATE TABLE passage (source_id, version, text, url, sha256, title, digest PRIMARY KEY, UNIQUE (version, source_id));
+CREATE TABLE also (digest, alias, PRIMARY KEY (digest, alias)) WITHOUT ROWID;"""
 _CUTS = (  # for a block that is too long: line ends, ends of sentences, ends of words
     "(?<=\n)", "(?<=[.!?]\\s)(?=[^a-z])|(?<=[.!?][\"')\\]]\\s)(?=[^a-z])|(?<=[\u3002\uff01\uff1f])", r"(?<=\s)")
 
@@ -879,8 +880,7 @@ def _cut(blocks: Iterable[list[str]]) -> Iterator[tuple[str, list[str]]]:
              for at, unit in enumerate(_units(text + "\n", 0 if mark in "cC" else 1))]
     words, size = sum(unit[1] for unit in units), sum(unit[2] for unit in units)
     parts = max(-(-words // MOST_WORDS), -(-size // MOST_BYTES), 1)
-    # A quarter above the mean, so that there is a border of blocks to cut at.
-    most, longest = min(MOST_WORDS, 1.25 * words / parts), min(MOST_BYTES, 1.25 * size / parts)
+    most, longest = min(MOST_WORDS, 1.25 * words / parts), min(MOST_BYTES, 1.25 * size / parts)  # for a border
     part, names, words, size = "", list[str](), 0, 0
     for unit, more, longer, also in [*units, ("", MOST_WORDS, MOST_BYTES, [])]:
         if part and (words + more > most or size + longer > longest):

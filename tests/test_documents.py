@@ -151,6 +151,27 @@ class HtmlTest(unittest.TestCase):
                                "<dt><a name=hex></a>hex(X)<dd>Hex.</dl>"),
                          {"#abs": "abs(X)\nAbsolute.", "#hex": "hex(X)\nHex."})
 
+    def test_an_anchor_at_the_end_of_a_paragraph_is_of_what_follows(self) -> None:
+        """Where the paragraph is closed or left open, in flat pages and in sections; with text after it, it is not."""
+        for markup, expected in {
+            "<h2>A</h2><p>in a<a name=b></a><h2>B</h2><p>in b": {"": ("in a", ()), "#b": ("in b", ())},
+            "<h2>A</h2><p>in a<a name=b></a></p><h2 id=c>C</h2><p>in c": {"": ("in a", ()), "#c": ("in c", ("#b",))},
+            "<h2>A</h2><p>in a<a name=b></a> \n</p><p>in b</p>": {"": ("in a", ()), "#b": ("in b", ())},
+            "<h2>A</h2><p>in a<span id=b></span></p><p>more": {"": ("in a\nmore", ("#b",))},
+            "<h2>A</h2><p>in <a name=b></a>a</p><p>more": {"": ("in a\nmore", ("#b",))},
+            "<h2>A</h2><p><a name=b></a>in a</p><p>more": {"#b": ("in a\nmore", ())},
+            "<h2>A<a name=a></a></h2><p>in a": {"#a": ("in a", ())},
+            "<h2>A</h2><p>in a <a name=b>b</a><a name=c></a><h2>C</h2><p>in c": {
+                "": ("in a b", ("#b",)), "#c": ("in c", ())},
+            "<h2>A</h2><p>in a<a name=b></a>": {"": ("in a", ("#b",))},
+            "<section id=s><h2>S</h2><p>in s<a name=t></a></p><section id=u><h2>U</h2><p>in u</section></section>":
+                {"#s": ("in s", ()), "#u": ("in u", ("#t",))},
+        }.items():
+            with self.subTest(markup=markup):
+                found = {p.source_id[6:]: (p.text, tuple(at[6:] for at in p.aliases))
+                         for p in built({"a.html": markup})[0]}
+                self.assertEqual(found, expected)
+
     def test_ids_that_stand_twice_are_numbered_and_odd_ones_are_encoded(self) -> None:
         self.assertEqual(list(texts("<h2 id=a>A</h2>1<h2 id=a>B</h2>2<h2 id='a-2'>C</h2>3<h2 id='b c\"~2'>D</h2>4")),
                          ["#a", "#a-2", "#a-2-2", "#b%20c%22%7E2"])

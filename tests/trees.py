@@ -1,14 +1,15 @@
 """What whole trees of documentation become, checked: python3 -m tests.trees
 
 Builds the trees that Debian's packages bring (Python's, Django's, Flask's and SQLite's documentation), each with the
-command that people use, and says of each whether it keeps its promises: how many passages there are at least, that each
-address and alias is an anchor of its page, as html.parser finds them, that no passage is too long or holds what stands
-in the navigation, and how well its questions are answered with the documents profile. Ends with 1 where one is not
-kept, and with 2 where a tree is not there.
+command that people use, and says of each whether it keeps its promises: how many passages there are at least; that each
+address and alias is an anchor of its page, as html.parser finds them, and that the text does not end before the anchor
+of its address; that no passage is too long or begins with what stands in the navigation; and how well its questions are
+answered with the documents profile. Ends with 1 where one is not kept, and with 2 where a tree is not there.
 """
 
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -45,34 +46,49 @@ TREES = [
 
 
 class Anchors(HTMLParser):
-    """Collects all anchors of a page."""
+    """Collects all anchors of a page, and the letters and digits of its text, to tell what stands after an anchor."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.found = {""}
+        self.found, self.text = {"": 0}, ""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found |= {(value or "").strip() for name, value in attrs if name == "id" or (name, tag) == ("name", "a")}
+        for name, value in attrs:
+            if name == "id" or (name, tag) == ("name", "a"):
+                self.found.setdefault((value or "").strip(), len(self.text))
+
+    def handle_data(self, data: str) -> None:
+        self.text += letters(data)
 
 
-def anchors(path: str) -> set[str]:
+def letters(text: str) -> str:
+    """The letters and digits of a text, which no reader changes."""
+    return re.sub("[^A-Za-z0-9]", "", text)
+
+
+def page_of(path: str) -> Anchors:
     """The anchors of a page."""
     with open(path, encoding="utf-8", errors="replace") as file:
         page = Anchors()
         page.feed(file.read())
-        return page.found
+        return page
 
 
 def broken(tree: Tree, passages: list[Passage]) -> Iterator[str]:
     """Of each passage that is not as promised, what is wrong."""
-    pages = dict[str, set[str]]()
+    pages = dict[str, Anchors]()
     for at in passages:
-        for place in (at.url.removeprefix("file:"), *at.aliases):
-            page, _, anchor = (urllib.parse.unquote(part) for part in place.partition("#"))
-            if page not in pages:
-                pages[page] = anchors(os.path.join(tree.folder, page))
-            if anchor not in pages[page] and not page.endswith(".txt"):  # a text has lines, not anchors
-                yield f"{at.source_id}: no anchor {anchor!r} in {page}"
+        for number, place in enumerate((at.url.removeprefix("file:"), *at.aliases)):
+            name, _, anchor = (urllib.parse.unquote(part) for part in place.partition("#"))
+            if name.endswith(".txt"):  # a text has lines, not anchors
+                continue
+            page = pages.setdefault(name, pages.get(name) or page_of(os.path.join(tree.folder, name)))
+            if anchor not in page.found:
+                yield f"{at.source_id}: no anchor {anchor!r} in {name}"
+            elif number == 0:
+                whole, line = letters(at.text), letters(at.text.split("\n")[0])
+                if line[:40] not in page.text[max(0, page.found[anchor] - len(whole) + 1):]:
+                    yield f"{at.source_id}: its text stands before its anchor: {at.text[:60]!r}"
         if len(at.text.split()) > MOST_WORDS or len(at.text.encode("utf-8")) > MOST_BYTES or not at.text.strip():
             yield f"{at.source_id}: {len(at.text.split())} words, {len(at.text.encode('utf-8'))} bytes"
         yield from (f"{at.source_id}: holds {words!r}" for words in tree.navigation if at.text.startswith(words))
