@@ -4,10 +4,12 @@ It never searches, sends, prints, opens a file, reads a clock or grades: tools, 
 this order: reasons - limits and tasks - the strict loader - facts (the tape) - decisions - admission - the loop.
 """
 
+import contextlib
 import json
 import math
+import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -197,6 +199,15 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(","
 def compact(value: Any) -> str:
     """JSON without spaces, in the order the program wrote it, not escaped to ASCII."""
     return _ENCODER.encode(value)
+
+def typed(words: Iterable[str]) -> str:
+    """The words of a command line as one text, which is UTF-8 whatever the locale says; raises Mistake."""
+    text = " ".join(words)
+    with contextlib.suppress(UnicodeError):
+        text = os.fsencode(text).decode("utf-8")
+    if re.search("[\ud800-\udfff]", text):
+        raise Mistake(Reason.INVALID_QUERY, f"{text!a} is not UTF-8")
+    return text
 
 def shown(value: Any) -> str:
     """A value as one short line of ASCII JSON, for a message."""

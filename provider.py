@@ -343,10 +343,10 @@ def find_key(environ: Mapping[str, str]) -> tuple[str, str]:
     return name, key
 
 def redacted(value: Any, key: str) -> Any:
-    """The JSON value with the key replaced wherever it stands, in a text with escapes too."""
+    """The JSON value with the key replaced wherever it stands, in a text with escapes too, however often escaped."""
     if isinstance(value, str):
         value = value.replace(key, REDACTED)
-        plain = re.sub(r"\\u([0-9a-fA-F]{4})", lambda found: chr(int(found[1], 16)), value)
+        plain = re.sub(r"\\+u([0-9a-fA-F]{4})", lambda found: chr(int(found[1], 16)), value).replace("\\", "")
         return REDACTED if key in plain else value
     if isinstance(value, dict):
         return {redacted(name, key): redacted(item, key) for name, item in value.items()}
@@ -472,7 +472,7 @@ def _recordable(body: bytes, key: str) -> dict[str, Any]:
         value = redacted(agent.load_json(b'{"response":%b}' % body), key)  # one level down, as in the journal
         if list(value) == ["response"] and isinstance(value["response"], dict):
             with contextlib.suppress(Fault):
-                if key in _reply_text(value["response"]):  # it was split over parts
+                if redacted(told := _reply_text(value["response"]), key) != told:  # it was split over parts
                     return {"text": REDACTED}
             return dict(value)
     with contextlib.suppress(UnicodeDecodeError):

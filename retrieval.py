@@ -6,7 +6,7 @@ It never knows of models, trials or labels. Query text is never FTS5 syntax: onl
     Terms          spaced, for scripts that are written without spaces; what the documents profile searches
     The index      Index: terms, search, snippet, passage; create_store, Outcome, Ranking, SearchFailed, IndexFault
     Documents      cleaned, DocumentRefused, DocumentSkipped; readers of HTML, Markdown and plain text
-    Building       Build: add, keep, passages, counts, close; BuildFault
+    Building       Build: add, put, passages, counts, close; BuildFault
 """
 
 import bisect
@@ -107,6 +107,7 @@ def text_sha256(text: str) -> str:
 # Thai, Lao, Burmese, Khmer; kana; Han with its extensions and compatibility forms; half-width kana.
 _UNSPACED = ("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3041-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
              "\uff66-\uff9f\U00020000-\U0003ffff]")
+BY_CHARACTER = f"{_UNSPACED}|[\u1100-\u11ff\u3130-\u318f\uac00-\ud7af]"  # and Korean, whose words have endings
 # The English stop list of Snowball (snowballstem.org/algorithms/english/stop.txt), cut at apostrophes as an index is.
 _FUNCTION_WORDS = frozenset("""i me my myself we our ours ourselves you your yours yourself yourselves he him his
 himself she her hers herself it its itself they them their theirs themselves what which who whom this that these those
@@ -121,11 +122,11 @@ def spaced(text: str) -> str:
     return text if text.isascii() else re.sub(_UNSPACED, r" \g<0> ", text)
 
 def _searched(text: str, profile: str) -> str:
-    """The text as a profile indexes and searches it: documents in NFC, with unspaced scripts by character."""
+    """The text as a profile indexes and searches it: documents in NFC, with some scripts by character."""
     if profile == "plain" or text.isascii():
         return text
     import unicodedata  # not at the top: the plain profile has no use for it
-    return spaced(unicodedata.normalize("NFC", text))
+    return re.sub(BY_CHARACTER, r" \g<0> ", unicodedata.normalize("NFC", text))
 
 # === The index ========================================================================================================
 MOST_RESULTS, SQLITE_VERSION = 100, sqlite3.sqlite_version
@@ -361,7 +362,7 @@ class Index:
         found = match and self._run(cut, mark, mark, match)
         shown = found[0][0] if found else " ".join(text.split()[:words]) + "..." * (len(text.split()) > words)
         if self.profile != "plain":
-            shown = re.sub(f" ?({re.escape(mark)}?{_UNSPACED}{re.escape(mark)}?) ?", r"\1", shown)
+            shown = re.sub(f" ?({re.escape(mark)}?(?:{BY_CHARACTER}){re.escape(mark)}?) ?", r"\1", shown)
         pieces = re.sub(r"\s+", " ", shown).split(mark)
         return [(piece, bool(at % 2)) for at, piece in enumerate(pieces) if piece]
 
@@ -559,12 +560,14 @@ class _Page(_Outline):
                     self.start(tag, attributes, block)
             elif raw and raw.lower() == "title" and not self.title and not self.inside["hidden"]:
                 self.title = " ".join(self.clean(_unescape(content)).split())[:200]
-            if (raw and not ended) or not (said or token[0].endswith(">")):
+            torn = token[0].startswith("<!--") and not re.search("--!?>", token[0])
+            if (raw and not ended) or torn or not (said or token[0].endswith(">")):
                 self.notes.append(f"<{raw or tag or '!'}> is never closed: what stands after it is lost")
             if said and not self.inside["hidden"]:
                 self.words.append(_unescape(said) if "&" in said else said)
                 self.before = self.before if said.isspace() else len(self.pending)  # of the anchors
         self.settle("body")
+        self.notes += {f"<{tag}> is never closed and hides the rest": 0 for tag, _, at in self.stack if at == "hidden"}
 
     def start(self, tag: str, attributes: str, block: bool) -> None:
         names, role = _marks(tag, attributes) if len(attributes) < 200 else _marks.__wrapped__(tag, attributes[:10_000])
@@ -689,7 +692,8 @@ class _Markdown(_Outline):
                 until, mark = None, "t"
             elif until:
                 self.lines.append(line.removeprefix(indent))
-            elif (fence := re.match(_FENCE, line)) and (self.listed or len(fence[1].expandtabs(4)) < 4):
+            elif (fence := re.match(_FENCE, line)) and (
+                    self.listed or fence[1].strip() or len(fence[1].expandtabs(4)) < 4):
                 self.flush()
                 mark, indent = "c", fence[1]
                 until = re.compile(rf"^[ \t]*{fence[2][0]}{{{len(fence[2])},}}[ \t]*$")
@@ -814,11 +818,6 @@ class Build:
         self.counts["removed"] += outline.removed
         return outline.notes
 
-    def keep(self, passages: Iterable[Passage]) -> None:
-        """Passages of other versions that are to stand in the snapshot as they are."""
-        for passage in passages:
-            self._put(passage, kept=True)
-
     def passages(self) -> Iterator[Passage]:
         """All passages, sorted by (version, source_id) as code points; once, when all documents are in."""
         often = max(10, self._run("SELECT count(DISTINCT path) FROM piece").fetchone()[0] // 2 + 1)  # is furniture
@@ -830,14 +829,15 @@ class Build:
             for text, names in _cut(at for at in held if at[0].islower() or text_sha256(at[1]) not in furniture):
                 parts[source_id] += 1
                 named = source_id if parts[source_id] == 1 else f"{source_id}~{parts[source_id]}"
-                self._put(Passage(named, self.version, text, url, text_sha256(text), title, (*aliases.split(), *names)))
+                self.put(Passage(named, self.version, text, url, text_sha256(text), title, (*aliases.split(), *names)))
         for *values, digest in self._run("SELECT * FROM passage ORDER BY version, source_id"):
             also = self._run("SELECT alias FROM also WHERE digest = ? AND alias <> ? AND NOT EXISTS "
                              "(SELECT 1 FROM passage WHERE version = ? AND source_id = alias)",
                              digest, re.sub(_PART, "", values[0]), values[1])
             yield Passage(*values)._replace(aliases=tuple(alias for (alias,) in also))
 
-    def _put(self, passage: Passage, kept: bool = False) -> None:
+    def put(self, passage: Passage, kept: bool = False) -> None:
+        """Take a passage that is ready, or one of another version that is to stand in the snapshot as it is."""
         what = passage.source_id if kept else f"{passage.title}\0{passage.text}"
         digest, aliases = text_sha256(f"{passage.version}\0{what}"), passage.aliases
         if self._run("SELECT 1 FROM passage WHERE digest = ?", digest).fetchone() and not kept:

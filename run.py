@@ -67,8 +67,10 @@ def read_bytes(path: str) -> bytes:
     """A whole file; raises Mistaken."""
     try:
         with open(path, "rb") as file:
+            if os.fstat(file.fileno()).st_rdev:
+                raise ValueError("a device, which may have no end")
             return file.read()
-    except (OSError, ValueError) as error:  # ValueError: a NUL or half a surrogate pair in the path
+    except (OSError, ValueError) as error:  # ValueError: a NUL or half a surrogate pair in the path, too
         raise Mistaken(f"{shown_path(path)}: {getattr(error, 'strerror', None) or error}") from None
 
 def read_json(path: str) -> Any:
@@ -355,9 +357,10 @@ def live(options: Options) -> int:
     """Show the plan, and carry it out where that is approved; raises Mistaken."""
     folder, recording = planned(options) if options.resume is None else resumable(options)
     if options.execute_approved:
-        provider.find_key(os.environ)
-    for name, value in plan_rows(folder, recording, options.resume is not None):
-        say(f"{name:12}  {value}")
+        key = provider.find_key(os.environ)[1]
+        if provider.redacted(recording.documents, key) != recording.documents:
+            raise Mistaken("the key stands in the question, the cases or the snapshot: it would be sent and recorded")
+    say(*(f"{name:12}  {value}" for name, value in plan_rows(folder, recording, options.resume is not None)))
     if not options.execute_approved:
         say("Nothing was sent. --execute-approved makes this run.")
         return DONE
@@ -387,13 +390,12 @@ def posed(options: Options, index: retrieval.Index) -> tuple[Any, list[evaluate.
     if options.question is None:
         given, cases = load(options.cases, load_cases)
         _, versions, passages = tools.labelled(index, cases)
-        faults = evaluate.label_faults(cases, passages, versions)
-        if faults:
+        if faults := evaluate.label_faults(cases, passages, versions):
             raise Mistaken(*(f"{shown_path(options.cases)}: {fault}" for fault in faults))
         if options.case not in (None, *(case.id for case in cases)):
             raise Mistaken(f"no case {agent.shown(options.case)}; there are {', '.join(case.id for case in cases)}")
         return given, cases
-    case = {"question": " ".join(options.question), "version": tools.version_of(options.version, index.versions)}
+    case = {"question": agent.typed(options.question), "version": tools.version_of(options.version, index.versions)}
     given = {"cases": [{"id": "question", **case, "split": "asked"}]}
     try:
         return given, load_cases(given)
@@ -413,7 +415,7 @@ def planned(options: Options) -> tuple[str, Recording]:
     name = tools.recording_name(usual if options.name is None else options.name)
     folder = os.path.join(RECORDINGS, name)
     if os.path.lexists(folder):
-        raise Mistaken(f"{shown_path(folder)} exists: give another --name, or go on with it by --live --resume {name}")
+        raise Mistaken(f"{shown_path(folder)} exists: give another --name (--resume {name} goes on with a stopped run)")
     manifest |= tools.allowed(manifest, vars(options))
     documents, empty = {"cases.json": given, "snapshot.json": corpus.document}, provider.Exchanges({}, {}, [])
     return folder, Recording(name, manifest, cases, corpus, hashes, empty, None, [], documents)
@@ -483,7 +485,7 @@ def execute(folder: str, options: Options) -> int:
     try:
         journal = provider.Journal(folder)
     except OSError as error:
-        raise Mistaken(f"{shown_path(folder)}: {error.strerror or error}") from None
+        raise Mistaken(f"{shown_path(folder)}: {error.strerror or error}; nothing was sent") from None
     try:
         with raising("SIGTERM", KeyboardInterrupt("SIGTERM")):
             return carry_out(folder, journal, options, played)
@@ -513,8 +515,7 @@ def carry_out(folder: str, journal: provider.Journal, options: Options, played: 
         finished = open_recording(folder)
     except Mistaken as error:
         raise agent.Stopped(str(error)) from None
-    made = sum(at.sending.sent for at in played)
-    exchanges = finished.exchanges.trials
+    made, exchanges = sum(at.sending.sent for at in played), finished.exchanges.trials
     report = report_json(
         finished, played, [], execution_mode=finished.manifest["execution_mode"], actual_api_requests=made,
         replay=None, in_doubt=tools.in_doubt(exchanges), cost=allowance.cost())
@@ -554,8 +555,8 @@ def replay_command(argv: list[str]) -> int:
             passages = tools.passages_at(index, sorted(places))
             events = recording.exchanges.events
             write_file(options.html, tools.filled(page, document, events, recording.cases, passages))
-    lines = replay_lines(recording, chosen, played, bool(options.trace or options.case))
-    show(lines, document if options.json else None)
+    shown = replay_lines(recording, chosen, played, bool(options.trace or options.case))
+    show(shown, document if options.json else None)
     for problem in problems:
         complain(problem.line)
     if not options.json:
@@ -669,8 +670,7 @@ def doctor_command(argv: list[str]) -> int:
         open_index(load(SNAPSHOT, retrieval.load_snapshot)[1]).close()
     except Mistaken as error:
         fts5, faults = f"NO: {error}", 1
-    say(f"fts5      {fts5}")
-    say(f"key       {key_state()}")
+    say(f"fts5      {fts5}", f"key       {key_state()}")
     for entry in tools.recordings(RECORDINGS):
         try:
             recording = open_recording(entry)
@@ -684,7 +684,7 @@ def doctor_command(argv: list[str]) -> int:
 def search_command(argv: list[str]) -> int:
     """What retrieval finds for a query, with the matched words marked; nothing is sent anywhere."""
     options = parsed("search", argv)
-    query = " ".join(options.words)
+    query = agent.typed(options.words)
     if options.judge is not None:
         return judged_command(options, query)
     if not query.strip() or len(query) > agent.LONGEST:

@@ -164,10 +164,10 @@ def _plain(text: str) -> str:
     """The text without what typography alone changes: case, quotes, dashes, white space, invisible marks, accents."""
     import unicodedata
 
-    text = unicodedata.normalize("NFKD", text).casefold()
-    text = re.sub("[\u2018-\u201f\u2032-\u2037\u00ab\u00bb\u2039\u203a`\"]", "'", text)
-    text = re.sub("[\u2010-\u2015\u2212]", "-", text)
-    kept = (char for char in text if unicodedata.category(char) not in ("Cf", "Mn"))
+    text = re.sub("(?<=[a-z])[\u0300-\u036f]+", "", unicodedata.normalize("NFD", text).casefold())
+    text = re.sub("[\u2018-\u201f\u2032-\u2037\u00ab\u00b4\u00bb\u02bc\u2039\u203a`\"]", "'", text)
+    text = re.sub("[-\u2010-\u2015\u2212]+", "-", text)
+    kept = (char for char in text if unicodedata.category(char) != "Cf")
     return " ".join("".join(kept).split())
 
 def passages_at(index: retrieval.Index, places: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
@@ -291,6 +291,7 @@ def _check_allowances(manifest: dict[str, Any]) -> None:
         raise Mistaken(f"the limit {name} is missing")
 
 BUDGET = {"tokens", "cost", "prices"}
+Saved = Mapping[str, Mapping[int, Any]]  # provider's `Exchange` by trial and number
 MOST_REQUESTS = 200
 ENDPOINT = "https://generativelanguage.googleapis.com"
 
@@ -306,7 +307,9 @@ def endpoint(environ: Mapping[str, str], model: str) -> str:
     found = re.fullmatch(rf"(?:https://{host}|http://{here})(?::([0-9]{{1,5}}))?(?:/[A-Za-z0-9._~/-]*)?", base)
     octets = re.findall(r"[0-9]+", base[len("http://127.") :].split("/")[0].split(":")[0]) if "//127." in base else []
     if not found or int(found[1] or 1) > 65_535 or any(int(octet) > 255 for octet in octets):
-        raise Mistaken("GOOGLE_GEMINI_BASE_URL: a key goes only to an https:// address, or http:// on this machine")
+        raise Mistaken("GOOGLE_GEMINI_BASE_URL must be https://, or http:// on this machine, without user, ? and #")
+    if any((key := environ.get(name, "").strip()) and key in base for name in ("GOOGLE_API_KEY", "GEMINI_API_KEY")):
+        raise Mistaken("GOOGLE_GEMINI_BASE_URL holds the key, which would be shown and recorded: take it out")
     return f"{base}/v1beta/models/{model}:generateContent"
 
 def recording_name(name: str) -> str:
@@ -389,9 +392,7 @@ def new_manifest(
     check_manifest(manifest)
     return manifest | {"batch_request_cap": min(worst_requests(manifest), MOST_REQUESTS)}
 
-def allowance(
-    manifest: Mapping[str, Any], exchanges: Mapping[str, Mapping[int, Any]], usage: Callable[[Any], Any]
-) -> agent.Allowance:
+def allowance(manifest: Mapping[str, Any], exchanges: Saved, usage: Callable[[Any], Any]) -> agent.Allowance:
     """What a run may still use after its exchanges; `usage` tells the tokens of an outcome."""
     left = agent.Allowance(manifest["batch_request_cap"], manifest["config"]["maxOutputTokens"], manifest["budget"])
     for exchange in (at for trial in exchanges.values() for at in trial.values()):
@@ -547,7 +548,7 @@ def counts(sendings: Sequence[Any]) -> dict[str, int]:
 
 def report_facts(
     recording: str, manifest: Mapping[str, Any], hashes: Mapping[str, str], sources: Mapping[str, str],
-    exchanges: Mapping[str, Mapping[int, Any]], sendings: Sequence[Any],
+    exchanges: Saved, sendings: Sequence[Any],
 ) -> dict[str, Any]:
     """What a report of a replay says beside its trials."""
     return {
@@ -568,18 +569,16 @@ def replayed(fared: Mapping[str, int], plan: int, seconds: float) -> str:
     told = ", ".join(f"{count} {name}" for name, count in fared.items() if name != "trials")
     return f"replayed {fared['trials']} of {plan} trials | exchanges: {told} | live requests: 0 | {seconds:.1f} s"
 
-def sent(exchanges: Mapping[str, Mapping[int, Any]]) -> int:
+def sent(exchanges: Saved) -> int:
     """How many requests were sent, second attempts included, of provider's `Exchange` by trial and number."""
     return sum(exchange.attempts for trial in exchanges.values() for exchange in trial.values())
 
-def in_doubt(exchanges: Mapping[str, Mapping[int, Any]]) -> list[str]:
+def in_doubt(exchanges: Saved) -> list[str]:
     """The requests that were sent, and may have been paid, with no reply recorded for one of their attempts."""
     known = ((name, at, one) for name, saved in exchanges.items() for at, one in saved.items())
     return [f"{name} exchange {at}" for name, at, one in known if one.doubted or one.outcome is None]
 
-def progress_rows(
-    planned: Iterable[str], whole: Mapping[str, str], exchanges: Mapping[str, Mapping[int, Any]]
-) -> Iterator[tuple[str, str]]:
+def progress_rows(planned: Iterable[str], whole: Mapping[str, str], exchanges: Saved) -> Iterator[tuple[str, str]]:
     """What is done of a run (the outcomes of its whole trials), what is missing, and what is in doubt."""
     missing = [name for name in planned if name not in whole]
     faults = [name for name, outcome in whole.items() if outcome == "not_measured"]
@@ -587,15 +586,13 @@ def progress_rows(
     rows = (("missing", missing), ("in doubt", in_doubt(exchanges)), ("faults", faults))
     yield from ((name, ", ".join(names) or "none") for name, names in rows)
 
-def once_more(recording: str, manifest: Mapping[str, Any], exchanges: Mapping[str, Mapping[int, Any]]) -> str:
+def once_more(recording: str, manifest: Mapping[str, Any], exchanges: Saved) -> str:
     """How to run the trials again that a fault ended."""
     enough = min(MOST_REQUESTS, sent(exchanges) + worst_requests(manifest))
     return (f"to try the others: python3 run.py --live --resume {recording} --retry-faults --execute-approved "
             f"--max-requests {enough}")
 
-def review_row(
-    name: str, manifest: Mapping[str, Any], ended: int, planned: int, finished: bool, odd: Sequence[str]
-) -> list[str]:
+def review_row(name: str, manifest: Mapping[str, Any], ended: int, planned: int, finished: bool, odd: Any) -> list[str]:
     """A recording in a list of them: its name, date, model, trials and state."""
     state = "odd" if odd else "whole" if finished else "not finished"
     return [name, str(manifest["recorded_at"])[:19], str(manifest["model"]), f"{ended} of {planned}", state]
@@ -688,6 +685,8 @@ def check_build(path: str, base_url: str, documents: Iterable[str], recordings: 
         raise Mistaken(f"{missing}: no such file or folder")
     if os.path.realpath(path).startswith(os.path.join(os.path.realpath(recordings), "")):
         raise Mistaken(f"-o {path}: lies among the recordings, which nothing but their run writes to")
+    if not os.path.isdir(os.path.dirname(os.path.realpath(path))):
+        raise Mistaken(f"-o {path}: its folder is not there")
     if os.path.lexists(path) and not os.access(path, os.W_OK):
         raise Mistaken(f"-o {path}: is read-only")
     if not path.endswith((".json", ".sqlite")):
@@ -701,14 +700,14 @@ def keep_others(build: retrieval.Build, old: retrieval.Index, path: str, version
         raise Mistaken(f"{path} has the {old.profile} profile, to which no documents can be added")
     if version in old.versions and not replace:
         raise Mistaken(f"{path} has version {version} already: --replace builds it anew")
-    build.keep(passage for passage in old.passages() if passage.version != version)
+    for passage in (at for at in old.passages() if at.version != version):
+        build.put(passage, kept=True)
 
 def built_lines(path: str, size: int, files: Mapping[str, int], made: Mapping[str, int]) -> Iterator[str]:
     """A snapshot that was built, its bytes, what became of the files, and the counts of its build."""
     told = " + ".join(f"{count} {became}" for became, count in files.items())
     yield f"{path}: {size} bytes, {made['bytes']} of text; {made['removed']} odd characters left out"
-    yield (f"found {sum(files.values())} files = {told}; {made['passages']} passages; "
-           f"{made['duplicates']} duplicates")
+    yield f"found {sum(files.values())} files = {told}; {made['passages']} passages; {made['duplicates']} duplicates"
 
 # === Guards ===========================================================================================================
 class _Changing(retrieval.Index):
@@ -914,8 +913,8 @@ def found_lines(found: Mapping[str, Any], columns: int) -> Iterator[str]:
         yield f"   {visible(at['url'])}"
     if not found["candidates"]:
         yield f"nothing matched {' '.join(found['terms'])}" if found["terms"] else "the query has no searchable term"
-        if found["profile"] == "plain" and retrieval.spaced(found["query"]) != found["query"]:
-            yield "the plain profile finds only whole runs of text that is written without spaces"
+        if found["profile"] == "plain" and re.search(retrieval.BY_CHARACTER, found["query"]):
+            yield "the plain profile finds only whole runs of text without spaces, and of Korean whole words"
 
 def trace_lines(
     trial: str, about: str, tape: agent.Tape, graded: Mapping[str, Any], sentences: Mapping[str, str], columns: int

@@ -31,7 +31,8 @@ def built(documents: dict[str, bytes | str], base: str = "", encoding: str = "",
         notes = []
         for path, document in documents.items():
             notes += build.add(path, document.encode() if isinstance(document, str) else document)
-        build.keep(keep)
+        for passage in keep:
+            build.put(passage, kept=True)
         return list(build.passages()), build, notes
     finally:
         build.close()
@@ -194,12 +195,19 @@ class HtmlTest(unittest.TestCase):
 
 
     def test_what_is_lost_behind_an_open_tag_or_comment_is_told(self) -> None:
-        for page in ('<p>kept</p><a href="x>lost</a><p>more', "<p>kept</p><!-- lost <p>more", "<p>kept</p><a title=x"):
+        for page in ('<p>kept</p><a href="x>lost</a><p>more', "<p>kept</p><!-- lost <p>more", "<p>kept</p><a title=x",
+                     "<p>kept</p><!-- <p>lost</p>"):
             with self.subTest(page):
                 passages, _, notes = built({"a.html": page})
                 self.assertEqual([at.text for at in passages], ["kept"])
                 self.assertRegex(" ".join(notes), "is never closed: what stands after it is lost")
-        self.assertEqual(built({"a.html": "<p>a < b</p><!-- x --><br>"})[2], [])
+        self.assertEqual(built({"a.html": "<p>a < b</p><!-- x --><br><!--><!-- y --!>"})[2], [])
+        for tag in ("nav", "aside", "template", "div hidden", 'span aria-hidden="true"', "button"):
+            with self.subTest(tag):
+                passages, _, notes = built({"a.html": f"<p>kept</p><{tag}>lost<p>more"})
+                self.assertEqual([at.text for at in passages], ["kept"])
+                self.assertEqual(notes, [f"<{tag.split()[0]}> is never closed and hides the rest"])
+        self.assertEqual(built({"a.html": "<p>kept</p><nav><ul><li>x</nav><p>more"})[2], [])
 
     def test_an_id_of_another_passage_is_no_alias(self) -> None:
         page = '<section id="a"><h1>A</h1><p>one</p></section><section id="a"><h1>A</h1><p>two</p></section>'
@@ -242,6 +250,8 @@ class MarkdownTest(unittest.TestCase):
         passages, _, notes = built({"a.md": "# A\n```\n# b\n\n# c"})
         self.assertEqual([passage.text for passage in passages], ["# b\n\n# c"])
         self.assertEqual(notes, ["a code fence is open to the end"])
+        passages, _, notes = built({"a.md": "- `a`\n\n-\t```\n\t# no\n\t```\n\n# B\n\nt\n"})
+        self.assertEqual(([at.title for at in passages], notes), (["", "B"], []))
 
 
     def test_a_heading_with_nothing_below_it_is_kept(self) -> None:

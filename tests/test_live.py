@@ -385,6 +385,15 @@ class Flags(Lab):
                 self.assert_nothing(gemini, self.live(*SMALL), word)
                 self.assertEqual(os.listdir(self.path()), ["published"])
 
+    def test_what_holds_the_key_is_neither_shown_nor_recorded_nor_sent(self) -> None:
+        gemini = self.gemini([])
+        with mock.patch.dict(os.environ, {"GOOGLE_GEMINI_BASE_URL": f"{gemini.url}/gate/{KEY}/"}):
+            self.assert_nothing(gemini, self.live(*SMALL), "GOOGLE_GEMINI_BASE_URL holds the key")
+        ran = self.kit("ask", f"is {KEY} the key for write_text?", "--version", "3.12", "--execute-approved")
+        self.assert_nothing(gemini, ran, "the key stands in the question")
+        self.assertNotIn(KEY, ran.out + ran.err)
+        self.assertEqual(os.listdir(self.path()), ["published"])
+
     def test_a_folder_that_cannot_be_written_is_refused_before_the_first_request(self) -> None:
         """A file in its place stands for it where nothing is read-only, as for root."""
         gemini = self.gemini([])

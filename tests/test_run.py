@@ -1162,6 +1162,31 @@ class Encodings(CommandLine):
         self.assertEqual((ran.code, ran.out), (2, ""))
         self.assertRegex(ran.err, r"\Arun\.py: .*fichier-.*\.json: not JSON.*\n\Z")
 
+    def test_words_are_utf_8_in_any_locale_and_others_are_refused(self) -> None:
+        """As a person typed them; a byte that is of no UTF-8 is named, and there is no traceback."""
+        for name in ("the C locale", "ascii"):
+            env = self.environment(**self.SETTINGS[name])
+            with self.subTest(setting=name):
+                ran = self.child("search", "text caf\xe9 \u914d\u7f6e", "--version", "3.12", "--json", env=env)
+                self.assertEqual((ran.code, ran.err), (0, ""))
+                self.assertEqual(json.loads(ran.out)["query"], "text caf\xe9 \u914d\u7f6e")
+                self.assertEqual(self.child("ask", "is caf\xe9 text?", "--version", "3.12", env=env).code, 0)
+        for argv in (("search", "caf\udce9"), ("ask", "\udce9", "text", "--version", "3.12"), ("search", "a", "\udc80")):
+            with self.subTest(argv=argv):
+                ran = self.child(*argv)
+                self.assertEqual(ran.code, 2)
+                self.assertRegex(ran.err, r"\Arun\.py: invalid_query: '.*' is not UTF-8\n\Z")
+
+    @POSIX
+    def test_a_device_is_no_file_to_read(self) -> None:
+        """It may have no end; a pipe has one."""
+        for argv in (("check", "--cases", "/dev/zero"), ("search", "a", "--snapshot", "/dev/zero"),
+                     ("--html", "/dev/full"), ("--html", "/dev/zero")):
+            with self.subTest(argv=argv):
+                ran = self.child(*argv)
+                self.assertEqual((ran.code, ran.out), (2, ""))
+                self.assertRegex(ran.err, r"\Arun\.py: /dev/\w+: a device, which may have no end\n\Z")
+
     def test_output_to_a_file_is_what_goes_to_a_pipe(self) -> None:
         """The same bytes."""
         argv = [sys.executable, os.path.join(ROOT, "run.py"), "--recording", self.strange(), "--case", "a"]

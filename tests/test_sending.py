@@ -789,6 +789,9 @@ class Faults(Sending):
         splits: dict[str, list[Any]] = {
             "in two": [{"text": told[:at]}, {"text": told[at:]}],
             "with a thought between": [{"text": told[:at]}, THOUGHT, {"text": told[at:]}],
+            "and escaped": [{"text": told[:at - 7] + f"\\u{ord(KEY[0]):04x}{KEY[1:7]}"}, {"text": told[at:]}],
+            "in an escape": [{"text": told[:at - 7] + f"\\u{ord(KEY[0]):04x}"[:3]},
+                             {"text": f"{ord(KEY[0]):04x}"[1:] + told[at - 6:]}],
         }
         for name, parts in splits.items():
             with self.subTest(name), Wire(http(replied(*parts))) as wire:
@@ -797,6 +800,13 @@ class Faults(Sending):
                     self.assertFalse(leaked(provider.heard(event)))
                 except Fault as fault:
                     self.assertFalse(leaked(fault.detail))
+
+    def test_a_key_is_hidden_behind_any_escape_of_json(self) -> None:
+        key = "AQ.ab/cd/efgh"
+        for text in (r"AQ.ab\/cd\/efgh", r'{"a":"AQ.ab\/cd/efgh"}', r"AQ.ab\u002fcd\\/efgh", r"\\\u0041Q.ab/cd/efgh"):
+            with self.subTest(text=text):
+                self.assertEqual(provider.redacted(text, key), "[redacted]")
+        self.assertEqual(provider.redacted(r"C:\AQ.ab\cd", key), r"C:\AQ.ab\cd")
 
     def test_what_is_redacted_is_so_at_every_place_and_nothing_else_is(self) -> None:
         for value, expected in (

@@ -14,7 +14,7 @@ import agent
 from agent import Fault, Handle, Reason
 from retrieval import Index, Passage, Snapshot
 from tests.support import ROOT, decision
-from tools import Toolbox, broken_seals, check_manifest, paragraphs, step_lines, trial_lines
+from tools import Toolbox, _plain, broken_seals, check_manifest, paragraphs, step_lines, trial_lines
 
 GULL = "A gull \u2013 grey-winged \u2013 said \u201ccafé\u201d twice.\nIt didn\u2019t stay at 5\xa0knots."
 PLAIN = "The ferry leaves at noon. The ferry does not wait, and the ferry never returns."
@@ -285,6 +285,18 @@ class Quotes(Tools):
         for quote in ("the\xa0ferry does", "The ferry\u2028leaves at", "Ferry does not wait, and"):
             with self.subTest(quote=quote):
                 self.assertIn("only in typography", self.tools.verify(handle, quote))
+
+    def test_another_character_is_no_typography(self) -> None:
+        """A power, a stroke through a sign and a vowel's mark change what is said."""
+        for text, quote, same in (
+            ("The area is 10\xb2 metres.", "area is 102 metres", False), ("x \u2260 y in all", "x = y in all", False),
+            ("\u0915\u0932 \u092c\u0948\u0920\u0915", "\u0915\u0941\u0932 \u092c\u0948\u0920\u0915", False),
+            ("\u0e01\u0e34\u0e19\u0e02\u0e49\u0e32\u0e27", "\u0e01\u0e31\u0e19\u0e02\u0e49\u0e32\u0e27", False),
+            ("It doesn\u2019t retry", "doesn\xb4t retry", True), ("It doesn\u2019t retry", "doesn\u02bct retry", True),
+            ('Use "x" -- not y', "Use \u201cx\u201d \u2014 not", True), ("caf\xe9 order", "cafe\u0301 order", True),
+        ):
+            with self.subTest(text=text, quote=quote):
+                self.assertEqual(_plain(quote) in _plain(text), same)
 
     PARAPHRASES = (
         "The ferry departs at noon", "The ferry does wait", "The ferry leaves at noon; the ferry does not wait",
