@@ -255,12 +255,12 @@ def _weaknesses(pattern: re.Pattern[str], required: bool, question: str, texts: 
     if re.search(r"\)[*+{]", plain) and re.search(r"[*+]|\{\d*,\}", plain):
         return  # a repeated group and a repeat without a bound may take for ever on a text
     literals = [match[0] for match in map(pattern.search, re.split(r"\{[^}]*\}|[][()|~^$.?*+]", plain)) if match]
-    said = [match[0] for match in map(pattern.search, texts) if match]
-    for hit in literals + said:
-        if (hit[:1].isdigit() and pattern.search("1" + hit)) or (hit[-1:].isdigit() and pattern.search(hit + "0")):
-            yield rf"bare number: it also finds '{hit}' inside a longer number; guard it as in (?<!\d)45(?!\d)"
-            break
-    if inside := [hit for hit in literals if hit[:1].isalpha() and pattern.search("x" + hit)]:
+    said, whole = [match[0] for match in map(pattern.search, texts) if match], re.sub(r"\\(\W)", r"\1", pattern.pattern)
+    bare = [hit for hit in [*literals, *said, whole] if (hit[:1].isdigit() and pattern.search("1" + hit))
+            or (hit[-1:].isdigit() and pattern.search(hit + "0"))]
+    yield from (rf"bare number: it also finds '{hit}' inside a longer number; guard it as in (?<!\d)45(?!\d)"
+                for hit in bare[:1])
+    if inside := [hit for hit in literals if hit[:1].isalpha() and hit < "\u0e00" and pattern.search("x" + hit)]:
         yield rf"begins inside a word: it also finds '{inside[0]}' at the end of a longer word; begin it with \b"
     if not required and said:
         yield "forbids what one of the case's own sources says"

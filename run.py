@@ -377,9 +377,8 @@ def create_recording(folder: str, documents: dict[str, Any]) -> None:
             for name, document in documents.items():
                 write_file(os.path.join(folder, name), document)
         except BaseException:  # Ctrl-C too
-            for name in os.listdir(folder):
-                os.remove(os.path.join(folder, name))
-            os.rmdir(folder)
+            import shutil
+            shutil.rmtree(folder)
             raise
     except (OSError, UnicodeError) as error:
         why = "the path of the snapshot is not UTF-8" if isinstance(error, UnicodeError) else error.strerror
@@ -390,7 +389,8 @@ def posed(options: Options, index: retrieval.Index) -> tuple[Any, list[evaluate.
     if options.question is None:
         given, cases = load(options.cases, load_cases)
         _, versions, passages = tools.labelled(index, cases)
-        if faults := evaluate.label_faults(cases, passages, versions):
+        faults = evaluate.label_faults(cases, passages, versions)
+        if faults:
             raise Mistaken(*(f"{shown_path(options.cases)}: {fault}" for fault in faults))
         if options.case not in (None, *(case.id for case in cases)):
             raise Mistaken(f"no case {agent.shown(options.case)}; there are {', '.join(case.id for case in cases)}")

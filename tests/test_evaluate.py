@@ -837,6 +837,8 @@ class Labels(unittest.TestCase):
             ("^30|60$", (anchor, number, unsaid)), (r"^\bThe|degrees\b", (anchor, word)), (r"^(?:The|A)\b", ()),
             (r"^The\b|^A\b", ()), (r"(?:^|\. )The\b", ()),
             (r"(?:\b100\b)?", ("empty string",)), (r"(\bA)?(?(1)b|\bkettle)\b", (question,)),
+            (r"3\.12", (number, unsaid)), ("3.12", (number, unsaid)), (r"1\.5 s", (number, unsaid)),
+            (r"(?<!\d)3\.12(?!\d)", (unsaid,)), ("四十五", (unsaid,)), ("초과", (unsaid,)),
             (r"^(\w+\w+)+y$", (unbounded,)),  # never ends on a text, so it is not tried on one
         )
         for pattern, words in rows:
