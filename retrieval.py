@@ -125,8 +125,12 @@ def _searched(text: str, profile: str) -> str:
     """The text as a profile indexes and searches it: documents in NFC, with some scripts by character."""
     if profile == "plain" or text.isascii():
         return text
+    return re.sub(BY_CHARACTER, r" \g<0> ", _composed(text))
+
+def _composed(text: str) -> str:
     import unicodedata  # not at the top: the plain profile has no use for it
-    return re.sub(BY_CHARACTER, r" \g<0> ", unicodedata.normalize("NFC", text))
+    pieces = re.split(r"([^\w\s\0-\x7f]{31})", text)  # a long run of marks takes quadratic time
+    return "".join(unicodedata.normalize("NFC", piece) for piece in pieces)
 
 # === The index ========================================================================================================
 MOST_RESULTS, SQLITE_VERSION = 100, sqlite3.sqlite_version
@@ -322,27 +326,27 @@ class Index:
         if self.profile != "plain":
             if len(found) > _REORDERED_ABOVE:
                 found = self._reordered(found, [score / scored[0][1] for _, score in scored], words, query)
-            first = set({re.sub(_PART, "", at.source_id): at for at in reversed(found)}.values())
+            first = set({(re.sub(_PART, "", at.source_id), at.title): at for at in reversed(found)}.values())
             found.sort(key=lambda at: at not in first)
         return Ranking(Outcome.FOUND if found else Outcome.NOTHING_MATCHED, tuple(found[:limit]))
 
     def _wanted(self, query: str, version: str) -> tuple[list[str], str]:
         """A word for each distinct term of a query, and the FTS5 expression that looks for it."""
-        words = dict(zip(self.terms(query), self._cut_once(self._words, query), strict=True))
+        pairs = zip(self.terms(query), self._cut_once(self._words, query), strict=True)
+        words = dict(sorted(pairs, key=lambda at: self.profile != "plain" and at[1] not in _FUNCTION_WORDS))
         sought = list(words.values())  # words, not stems: FTS5 would stem those again
         if self.profile != "plain":
             if self.count(version) >= _FEW_PASSAGES:
                 sought = [word for word in sought if word not in _FUNCTION_WORDS] or sought
             runs = (self._cut_once(self._words, run) for run in re.findall(r"\w+(?:(?:\.|::)\w+)*", query))
-            sought += dict.fromkeys(" ".join(run) for run in runs if len(run) > 1)
+            sought += dict.fromkeys(" ".join(run) for run in runs if 1 < len(run) <= 16)
         return list(words.values()), " OR ".join(f'"{one}"' for one in sought)
 
     def _reordered(self, found: list[Passage], scores: list[float], words: list[str], query: str) -> list[Passage]:
         """Passages by their scores and the shares of the query that they have, as an index over them alone tells."""
-        rows = [value for at, passage in enumerate(found) for value in (at, *_searchable(passage))]
-        places = ", ".join(["(?, ?, ?, ?)"] * len(found))
+        rows = [value for at, one in enumerate(found) for value in (at, *(text[:4_000] for text in _searchable(one)))]
         self._run("INSERT INTO pool (pool) VALUES ('delete-all')")
-        self._run(f"INSERT INTO pool (rowid, text, head, own) VALUES {places}", *rows)
+        self._run(f"INSERT INTO pool (rowid, text, head, own) VALUES {', '.join(['(?, ?, ?, ?)'] * len(found))}", *rows)
         terms, pairs = [f'"{word}"' for word in words], itertools.pairwise(self._cut_once(self._words, query))
         for weight, sought in ((_TERMS_WEIGHT, terms), (_PAIRS_WEIGHT, {f'"{one} {two}"' for one, two in pairs}),
                                (_OWN_WEIGHT, [f"own : {term}" for term in terms])):
@@ -398,7 +402,7 @@ _BYTE_ORDERS = {b"\xff\xfe\0\0": "utf-32", b"\0\0\xfe\xff": "utf-32", b"\xef\xbb
 _REMOVED = (  # controls, soft hyphens, zero-width, bidirectional and other format characters, tags and such
     "[\0-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\xad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]")
-_GENERATED = "id[0-9]+"  # an anchor that Sphinx numbers, and will number otherwise another day
+_GENERATED = "(?:id|index-)[0-9]+"  # an anchor that Sphinx numbers, and will number otherwise another day
 
 class DocumentRefused(ValueError):
     """A file that cannot be read as a document; the message is the reason."""
@@ -410,10 +414,9 @@ def cleaned(text: str) -> tuple[str, int]:
     """A text in NFC with line feeds and spaces, without what nobody sees, and how many characters were removed."""
     if not re.search(r"[^\n\t -~]", text):
         return text, 0
-    import unicodedata
     text = re.sub("\r\n?|[\x0b\x0c\x85\u2028\u2029]", "\n", text)
     text, removed = re.subn(_REMOVED, "", re.sub("[\xa0\u2007\u202f]", " ", text))
-    return unicodedata.normalize("NFC", text), removed
+    return _composed(text), removed
 
 def _decoded(document: bytes, encoding: str) -> str:
     if len(document) > LARGEST_DOCUMENT:
@@ -692,8 +695,7 @@ class _Markdown(_Outline):
                 until, mark = None, "t"
             elif until:
                 self.lines.append(line.removeprefix(indent))
-            elif (fence := re.match(_FENCE, line)) and (
-                    self.listed or fence[1].strip() or len(fence[1].expandtabs(4)) < 4):
+            elif (fence := re.match(_FENCE, line)) and (self.listed or not re.match(" {4}| {0,3}\t", line)):
                 self.flush()
                 mark, indent = "c", fence[1]
                 until = re.compile(rf"^[ \t]*{fence[2][0]}{{{len(fence[2])},}}[ \t]*$")
@@ -860,9 +862,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 def _identity(path: str, anchor: str = "") -> str:
     """The source_id of what stands at an anchor of a document, with room for the number of a repeat and a part."""
-    import unicodedata
-    whole = "#".join(re.sub(f"[#~%{_UNSAFE}]", _escaped, unicodedata.normalize("NFC", part))
-                     for part in (path, anchor) if part)
+    whole = "#".join(re.sub(f"[#~%{_UNSAFE}]", _escaped, _composed(part)) for part in (path, anchor) if part)
     return whole if len(whole) <= 180 else f"{whole[:167]}-{text_sha256(whole)[:12]}"
 
 def _untaken(name: str, taken: dict[str, int]) -> str:

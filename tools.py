@@ -657,8 +657,8 @@ def skipped(path: str, sphinx: bool) -> str:
         return "made by Sphinx beside its pages"
     if name.rpartition(".")[2] not in (["html"] if sphinx else retrieval.READERS):
         return "not .html, in a tree made by Sphinx" if sphinx else "not HTML, Markdown or plain text by its name"
-    index_page = r"(genindex(-.*)?|(.*-)?modindex|search)\.x?html?"
-    return "a search or index page" if re.fullmatch(index_page, name) and (sphinx or "search" not in name) else ""
+    index_page = r"(genindex(-.*)?|(.*-)?modindex)\.x?html?" + r"|search\.html" * sphinx
+    return "a search or index page" if re.fullmatch(index_page, path.lower() if sphinx else name) else ""
 
 def read_documents(
     build: retrieval.Build, paths: Iterable[str], read: Callable[[str], bytes]
@@ -687,8 +687,8 @@ def check_build(path: str, base_url: str, documents: Iterable[str], recordings: 
         raise Mistaken(f"-o {path}: lies among the recordings, which nothing but their run writes to")
     if not os.path.isdir(os.path.dirname(os.path.realpath(path))):
         raise Mistaken(f"-o {path}: its folder is not there")
-    if os.path.lexists(path) and not os.access(path, os.W_OK):
-        raise Mistaken(f"-o {path}: is read-only")
+    if os.path.lexists(path) and not (os.path.isfile(path) and os.access(path, os.W_OK)):
+        raise Mistaken(f"-o {path}: is {'read-only' if os.path.isfile(path) else 'no ordinary file'}")
     if not path.endswith((".json", ".sqlite")):
         raise Mistaken(f"-o {path}: the name of a snapshot ends in .json or .sqlite")
     if not re.fullmatch("(?:https?://[!-~]+)?", base_url) or not {"#", "?"}.isdisjoint(base_url):
@@ -1025,7 +1025,7 @@ def replies(readline: Callable[[int], bytes | str], path: str, opened: Callable[
                 rest = readline(most)
             with contextlib.suppress(Mistaken, OSError):  # what is no snapshot at the moment is tried again
                 if stamp(path) not in (known, None):
-                    index, known = stack.enter_context(opened()), stamp(path)
+                    known, index = stamp(path), stack.enter_context(opened())
             if told := reply(line, index):
                 yield told
 

@@ -3,6 +3,7 @@
 import os
 import random
 import re
+import unicodedata
 import unittest
 from collections.abc import Iterable
 
@@ -284,6 +285,14 @@ class EncodingTest(unittest.TestCase):
                      "caf\xe9".encode("utf-32"), "\ufeffcaf\xe9".encode("utf-32-be"), "caf\xe9".encode()):
             with self.subTest(data=data):
                 self.assertEqual([p.text for p in built({"a.txt": data})[0]], ["caf\xe9"])
+
+    def test_text_is_composed_and_a_long_run_of_marks_in_pieces(self) -> None:
+        """In pieces, for putting marks in order takes quadratic time; no piece is lost, nor what stands after it."""
+        for text in ("cafe\u0301", "a\u0301\u0323b", "\u1100\u1161\u11a8", "\u2500" * 99 + "e\u0301", "\u2260"):
+            with self.subTest(text=text):
+                self.assertEqual(cleaned(text)[0], unicodedata.normalize("NFC", text))
+        text = cleaned("x" + "\u0315\u0301" * 50_000 + "e\u0301")[0]
+        self.assertEqual((len(text), text[0], text[-1]), (100_002, "x", "\xe9"))
 
     def test_the_encoding_that_is_given_is_for_what_is_not_utf_8(self) -> None:
         passages, *_ = built({"a.txt": b"caf\xe9", "b.txt": "na\xefve".encode()}, encoding="cp1252")

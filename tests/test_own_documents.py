@@ -244,6 +244,17 @@ class Build(Kitchen):
         self.assertEqual(stat.S_IMODE(os.stat("real.sqlite").st_mode), 0o640)
         self.assertEqual(self.found("litre", "--snapshot", "real.sqlite", "--version", "3")["outcome"], "found")
 
+    @unittest.skipUnless(hasattr(os, "mkfifo"), "needs named pipes")
+    def test_what_is_no_ordinary_file_is_no_snapshot_to_write(self) -> None:
+        """A pipe nobody writes to, a link to nothing, a folder; and there must be a folder to write in."""
+        os.mkfifo("pipe.json")
+        os.symlink("nowhere", "link.sqlite")
+        os.mkdir("folder.json")
+        for out, why in (("pipe.json", "no ordinary file"), ("link.sqlite", "no ordinary file"),
+                         ("folder.json", "no ordinary file"), ("none/x.json", "its folder is not there")):
+            with self.subTest(out=out):
+                self.assert_refused(self.build(out=out), out, why)
+
     def test_a_snapshot_that_another_build_changed_is_not_overwritten(self) -> None:
         self.build()
         before, create = read("mine.sqlite"), retrieval.create_store

@@ -203,6 +203,28 @@ class Documents(Stored):
                     found = self.found(index, query)
                     self.assertEqual(set(found) if isinstance(expected, set) else found[0], expected)
 
+    def test_a_word_whose_stem_a_function_word_has_too_is_sought(self) -> None:
+        """Wherever it stands in the query: one and on, owned and own."""
+        passages = [made("w", "one wharf"), made("x", "it is owned"),
+                    *(made(f"y{n:03}", "on my own") for n in range(300))]
+        index = self.memory("documents", passages)
+        for query, match in (("on one to one", '"one"'), ("one to one on", '"one"'), ("owned by my own", '"owned"'),
+                             ("my own", '"my" OR "own"')):
+            with self.subTest(query=query):
+                self.assertEqual(index._wanted(query, "4")[1], match)
+
+    def test_sections_without_an_anchor_of_their_own_are_no_parts_of_one_entry(self) -> None:
+        """Parts of one have one title; of those the best is first."""
+        passages = [*(made(f"a.html~{n}" if n else "a.html", f"gull {'tern ' * (9 - n)}", title=f"T{n // 2}")
+                      for n in range(6)), made("b.html", "gull and many other words here", title="U")]
+        found = self.found(self.memory("documents", passages), "gull tern")
+        self.assertEqual(found, ["a.html~5", "a.html~3", "a.html~1", "b.html", "a.html~4", "a.html~2", "a.html"])
+
+    def test_a_long_run_of_joined_words_is_no_phrase(self) -> None:
+        index = self.memory("documents", LIBRARY)
+        self.assertIn(" ".join(["a"] * 16), index._wanted(".".join(["a"] * 16), "4")[1])
+        self.assertEqual(index._wanted(".".join(["a"] * 17), "4")[1], '"a"')
+
     def test_function_words_are_left_out_of_a_query_where_200_passages_are(self) -> None:
         """Not of 199, not when the query has no other word; the count is of the version asked."""
         for count, expected in ((199, 2), (200, 1)):
