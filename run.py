@@ -12,7 +12,7 @@ if sys.version_info < (3, 11):
 
 if __name__ == "__main__":
     import gc
-    sys.excepthook = lambda *told: told[0] is KeyboardInterrupt or sys.__excepthook__(*told)  # Ctrl-C at the imports
+    sys.excepthook = lambda *at: None if at[0] is KeyboardInterrupt else sys.__excepthook__(*at)  # at the imports
     gc.set_threshold(100_000)  # a replay keeps what it makes: looking for garbage would cost a tenth of its time
 
 import contextlib
