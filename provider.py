@@ -120,10 +120,12 @@ def _part_text(part: Any) -> str:
         raise Fault(Reason.UNFINISHED_MODEL_REPLY, f"thought is not a boolean: {shown(part['thought'])}")
     if part.get("thought"):
         return ""
-    others = sorted(set(part) - {"text", "thought", "thoughtSignature", "partMetadata"})
-    if others or type(part.get("text")) is not str:
+    text, known = part.get("text"), {"text", "thought", "thoughtSignature", "partMetadata"}
+    others = [name for name in sorted(set(part) - known)  # beside a text only those of other content matter
+              if type(text) is not str or re.search("(?:Call|Response|Data|Code|Result)$", name)]
+    if others or type(text) is not str:
         raise Fault(Reason.UNFINISHED_MODEL_REPLY, f"unexpected part {', '.join(others) or 'without text'}")
-    return str(part["text"])
+    return text
 
 # === Sameness =========================================================================================================
 def canonical(value: Any) -> str:
@@ -445,8 +447,7 @@ def _exchange(url: str, key: str, body: bytes, seconds: float, sockets: list[Any
             raise TimeoutError("the name was looked up, or the host reached, too late")
         connection.request("POST", parts.path, body, {
             "x-goog-api-key": key, "Content-Type": "application/json", "Accept-Encoding": "identity",
-            "User-Agent": "agentic-retrieval-lab", "X-Server-Timeout": str(max(1, int(seconds))),
-        })
+            "User-Agent": "agentic-retrieval-lab", "X-Server-Timeout": str(max(1, int(seconds)))})
         with connection.getresponse() as response:
             return _received(response, key)
 

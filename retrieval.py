@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 # === Passages =========================================================================================================
 _VERSION = r"(?=.{1,20}\Z)[0-9]+(?:\.[0-9]+){0,2}"
-_UNSAFE = r"\s\"'`\x00-\x20\x7f-\xa0\u2028\u2029\ud800-\udfff"  # what no address has
+_UNSAFE = r"\s\"'`\x00-\x20\x7f-\xa0\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff"  # in an id
 _ADDRESS = f"[^{_UNSAFE}]{{1,200}}"
 _PART = "~[0-9]+$"  # the number of a part, in a source_id
 PROFILES = ("plain", "documents")

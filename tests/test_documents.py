@@ -177,6 +177,7 @@ class HtmlTest(unittest.TestCase):
     def test_ids_that_stand_twice_are_numbered_and_odd_ones_are_encoded(self) -> None:
         self.assertEqual(list(texts("<h2 id=a>A</h2>1<h2 id=a>B</h2>2<h2 id='a-2'>C</h2>3<h2 id='b c\"~2'>D</h2>4")),
                          ["#a", "#a-2", "#a-2-2", "#b%20c%22%7E2"])
+        self.assertEqual(built({"a\u202eb\u200b.txt": "x"})[0][0].source_id, "a%E2%80%AEb%E2%80%8B.txt#L1")
 
     def test_what_most_pages_repeat_outside_their_own_text_is_left_out(self) -> None:
         pages: dict[str, bytes | str] = {

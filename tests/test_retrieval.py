@@ -509,7 +509,7 @@ FAULTY: list[tuple[str, Any, list[str]]] = [
 ]
 
 BAD_IDS = ["a b", "a\tb", "a\n", "\ra", "a\x00", "a\x1b[2J", "a\x7f", "a\x85", "a\x9bm", "a\xa0b", "a\u2028b",
-           "a\u3000b", 'a"b', "a'b", "a`b", "i" * 201]
+           "a\u202eb", "a\u200bb", "a\xadb", "\ufeffa", "a\u2066b", "a\u3000b", 'a"b', "a'b", "a`b", "i" * 201]
 GOOD_IDS = ["a", "path/to#part", "a-b_c.d:e", "配置", "é", "0", "i" * 200, "潮" * 200, "\N{SAILBOAT}", "a[0](b){c}"]
 
 BAD_VERSIONS = ["v1", "1.", ".1", "1..2", "1.2.3.4", "1 ", "1\n", "latest", "-1", "1,2", "\u0661", "1.2b1", "1" * 21,

@@ -973,15 +973,15 @@ class BadFiles(CommandLine):
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31mred\rOVERWRITE\u202eevil\u2066\x00\u200b\u2028end\x7f\xad\x85\t.\nnext"
 EVIL_PASSAGE = passage(
-    "noon\u202eid", f"The tide comes at noon. {EVIL}", title=f"Tides {EVIL}", url=f"https://docs.example/{EVIL}")
+    "noon-id", f"The tide comes at noon. {EVIL}", title=f"Tides {EVIL}", url=f"https://docs.example/{EVIL}")
 STRANGE = "\N{SAILBOAT} 潮汐 café \u201ctide\u201d ไม่ \U0001f468\u200d\U0001f469 e\u0301 \u0416"
 
 
 def hostile_recording(test: CommandLine) -> str:
     """A recording in which everything that others write holds controls."""
-    answer = decision("answer", EVIL, answer=f"At noon. {EVIL}", citations=cite("noon\u202eid", f"at noon. {EVIL}"))
-    read, search = decision("read", EVIL, source_id="noon\u202eid"), decision("search", EVIL, query=f"tide {EVIL}")
-    labels = {"sources": ["noon\u202eid"], "answer_patterns": ["midnight\u202e"], "forbidden_patterns": ["owned"]}
+    answer = decision("answer", EVIL, answer=f"At noon. {EVIL}", citations=cite("noon-id", f"at noon. {EVIL}"))
+    read, search = decision("read", EVIL, source_id="noon-id"), decision("search", EVIL, query=f"tide {EVIL}")
+    labels = {"sources": ["noon-id"], "answer_patterns": ["midnight\u202e"], "forbidden_patterns": ["owned"]}
     cases = [
         case("tide", "Which tide\u202e is it?", **labels), case("stop", "Which tide?"),
         case("twice", "Which tide\u2066?", **labels), case("unread", "Which moon?"),
@@ -993,7 +993,7 @@ def hostile_recording(test: CommandLine) -> str:
         "twice-agent-1": [search, search],
         "unread-agent-1": [decision("read", source_id=EVIL)],
         "outage-agent-1": [f"down {EVIL}"],
-        "misquote-agent-1": [search, read, {**answer, "citations": cite("noon\u202eid", f"never {EVIL}")}],
+        "misquote-agent-1": [search, read, {**answer, "citations": cite("noon-id", f"never {EVIL}")}],
     }
     return test.record(
         cases, [EVIL_PASSAGE], replies, model=f"gemini {EVIL}", provenance=f"made {EVIL}", recorded_at=EVIL)
