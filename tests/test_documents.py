@@ -166,6 +166,7 @@ class HtmlTest(unittest.TestCase):
             "<h2>A</h2><p>in a <a name=b>b</a><a name=c></a><h2>C</h2><p>in c": {
                 "": ("in a b", ("#b",)), "#c": ("in c", ())},
             "<h2>A</h2><p>in a<a name=b></a>": {"": ("in a", ("#b",))},
+            "<section id=id2><h2>A</h2><p>in <span id=index-3></span>a</section>": {"#id2": ("in a", ("#index-3",))},
             "<section id=s><h2>S</h2><p>in s<a name=t></a></p><section id=u><h2>U</h2><p>in u</section></section>":
                 {"#s": ("in s", ()), "#u": ("in u", ("#t",))},
         }.items():
@@ -252,7 +253,7 @@ class MarkdownTest(unittest.TestCase):
         passages, _, notes = built({"a.md": "# A\n```\n# b\n\n# c"})
         self.assertEqual([passage.text for passage in passages], ["# b\n\n# c"])
         self.assertEqual(notes, ["a code fence is open to the end"])
-        passages, _, notes = built({"a.md": "- `a`\n\n-\t```\n\t# no\n\t```\n\n# B\n\nt\n"})
+        passages, _, notes = built({"a.md": "-\t```\n\t# no\n\t```\n\n# B\n\nt\n"})
         self.assertEqual(([at.title for at in passages], notes), (["", "B"], []))
 
 
@@ -331,7 +332,7 @@ class EncodingTest(unittest.TestCase):
             ("n.txt", True, "tree made by Sphinx"), ("a.png", False, "not HTML"), ("README", False, "not HTML"),
             ("_sources/a.rst.txt", True, "made by Sphinx"), ("x/_modules/a.html", True, "made by Sphinx"),
             ("_static/a.html", False, "made by Sphinx"), ("search.html", True, "search or index"),
-            ("search.html", False, ""),
+            ("search.html", False, ""), ("ref/contrib/search.html", True, ""), ("Search.HTML", True, "search or index"),
             ("genindex-A.html", True, "search or index"), ("genindex.html", False, "search or index"),
             ("py-modindex.html", True, "search or index"), ("research.html", True, ""), ("genindex.md", False, ""),
         ):
