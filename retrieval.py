@@ -151,6 +151,7 @@ INSERT INTO passages (passages, rank) VALUES ('hashsize', 16777216);"""
 _CUT = """PRAGMA temp_store = MEMORY; PRAGMA temp.journal_mode = OFF;
 CREATE VIRTUAL TABLE temp.NAME USING fts5(text, tokenize='TOKENIZER');
 CREATE VIRTUAL TABLE temp.NAME_term USING fts5vocab(temp, NAME, 'instance');"""
+_POOL = f"CREATE VIRTUAL TABLE temp.pool USING fts5(text, head, own, content='', tokenize='{_TOKENIZERS['documents']}')"
 # What decides the result of a search; each row of `passage` has a seal of its own, so that opening need not read them.
 _SEALED = (*(f"SELECT * FROM passages_{name}" for name in ("config", "data", "idx")), "SELECT * FROM sqlite_master",
            "SELECT * FROM version", "SELECT profile, fingerprint FROM snapshot",
@@ -216,9 +217,9 @@ def _fill(database: sqlite3.Connection, profile: str, passages: Iterable[Passage
         digest.update(("," * (first > 1) + kept[1:-1]).encode("utf-8"))
         rows = [(row, *one[:-1], "\n".join(one.aliases)) for row, one in enumerate(batch, first)]
         database.executemany(insert, [(*row, _row_seal(row)) for row in rows])
-        searched = [(one.text, "") if profile == "plain" else _searchable(one)[:2] for one in batch]
+        texts = ((one.text, "") if profile == "plain" else _searchable(one)[:2] for one in batch)
         database.executemany("INSERT INTO passages (rowid, text, head) VALUES (?, ?, ?)",
-                             ((row, *both) for row, both in enumerate(searched, first)))
+                             ((row, *both) for row, both in enumerate(texts, first)))
     if not at:
         raise SnapshotFaults(["passages: there is none"])
     database.execute("INSERT INTO version SELECT version, min(rowid), max(rowid) FROM passage GROUP BY version")
@@ -280,8 +281,7 @@ class Index:
         for name, tokenizer in {self._words: "unicode61", "cut": _TOKENIZERS[self.profile]}.items():
             database.executescript(_CUT.replace("NAME", name).replace("TOKENIZER", tokenizer))
         if self.profile != "plain":
-            database.execute("CREATE VIRTUAL TABLE temp.pool USING fts5(text, head, own, content='', "
-                             f"tokenize='{_TOKENIZERS[self.profile]}')")
+            database.execute(_POOL)
         return self
 
     def close(self) -> None:
@@ -351,7 +351,7 @@ class Index:
         for weight, sought in ((_TERMS_WEIGHT, terms), (_PAIRS_WEIGHT, {f'"{one} {two}"' for one, two in pairs}),
                                (_OWN_WEIGHT, [f"own : {term}" for term in terms])):
             held = (self._run("SELECT rowid FROM pool WHERE pool MATCH ?", one) for one in sought)
-            for at, count in Counter(at for rows in held for (at,) in rows).items():
+            for at, count in Counter(at for each in held for (at,) in each).items():
                 scores[at] += weight * count / len(sought)
         return [found[at] for at in sorted(range(len(found)), key=lambda at: -scores[at])]
 
@@ -546,7 +546,7 @@ class _Page(_Outline):
         self.named, self.begins, self.prefix = "", True, ""  # the last <a name>, whether first; a list item's mark
         self.heading: tuple[int, int] | None = None  # its level, and how many pending anchors stand before it
         self.entries: list[tuple[_Piece | None, bool]] = [(None, False)]  # of each open dl; whether past its dt
-        self.main, self.before, self.pieces, self.pending = main, 0, [], []
+        self.main, self.before, self.pieces, self.pending = main, 0, [], []  # before the last text: pending anchors
         self.open("page", [""], ())
 
     def read(self, text: str) -> None:
@@ -563,12 +563,13 @@ class _Page(_Outline):
                     self.start(tag, attributes, block)
             elif raw and raw.lower() == "title" and not self.title and not self.inside["hidden"]:
                 self.title = " ".join(self.clean(_unescape(content)).split())[:200]
-            torn = token[0].startswith("<!--") and not re.search("--!?>", token[0])
+            torn = not (tag or raw) and token[0].startswith("<!--") and not re.search("--!?>", token[0])
             if (raw and not ended) or torn or not (said or token[0].endswith(">")):
                 self.notes.append(f"<{raw or tag or '!'}> is never closed: what stands after it is lost")
             if said and not self.inside["hidden"]:
                 self.words.append(_unescape(said) if "&" in said else said)
-                self.before = self.before if said.isspace() else len(self.pending)  # of the anchors
+                if not said.isspace():
+                    self.before = len(self.pending)
         self.settle("body")
         self.notes += {f"<{tag}> is never closed and hides the rest": 0 for tag, _, at in self.stack if at == "hidden"}
 
@@ -650,8 +651,7 @@ class _Page(_Outline):
         if tag in ("p", "div", "td", "th") and not pre and (heading or self.inside["tr"]):
             self.words.append(" ")
             return
-        raw, self.heading = "".join(self.words), None
-        self.words.clear()
+        raw, self.heading, self.words = "".join(self.words), None, []
         text = (self.clean(raw.replace("\0", "\n")).strip("\n").rstrip() if pre else
                 "\n".join(filter(None, (" ".join(self.clean(line).split()) for line in raw.split("\0")))))
         if not text.strip(" |") or (text == self.title and not (heading or self.inside["section"])):
@@ -880,7 +880,7 @@ def _cut(blocks: Iterable[list[str]]) -> Iterator[tuple[str, list[str]]]:
              for at, unit in enumerate(_units(text + "\n", 0 if mark in "cC" else 1))]
     words, size = sum(unit[1] for unit in units), sum(unit[2] for unit in units)
     parts = max(-(-words // MOST_WORDS), -(-size // MOST_BYTES), 1)
-    most, longest = min(MOST_WORDS, 1.25 * words / parts), min(MOST_BYTES, 1.25 * size / parts)  # for a border
+    most, longest = min(MOST_WORDS, 1.25 * words / parts), min(MOST_BYTES, 1.25 * size / parts)  # to reach a border
     part, names, words, size = "", list[str](), 0, 0
     for unit, more, longer, also in [*units, ("", MOST_WORDS, MOST_BYTES, [])]:
         if part and (words + more > most or size + longer > longest):

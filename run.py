@@ -70,7 +70,7 @@ def read_bytes(path: str) -> bytes:
             if os.fstat(file.fileno()).st_rdev:
                 raise ValueError("a device, which may have no end")
             return file.read()
-    except (OSError, ValueError) as error:  # ValueError: a NUL or half a surrogate pair in the path, too
+    except (OSError, ValueError) as error:  # a NUL or half a surrogate pair in the path is a ValueError too
         raise Mistaken(f"{shown_path(path)}: {getattr(error, 'strerror', None) or error}") from None
 
 def read_json(path: str) -> Any:

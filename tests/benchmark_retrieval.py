@@ -151,6 +151,13 @@ def judge(index: Index, question: dict[str, Any]) -> tuple[float, bool]:
     return sum(gain / math.log2(at + 2) for at, gain in enumerate(gains)) / ideal, any(gains[:5])
 
 
+def judged(index: Index, questions: list[dict[str, Any]]) -> tuple[float, float, list[str]]:
+    """The means of nDCG@10 and hit@5, and the questions that have no answer among the first five."""
+    each = [judge(index, question) for question in questions]
+    ndcg, hit = (statistics.fmean(values) for values in zip(*each, strict=True))
+    return ndcg, hit, [question["id"] for question, (_, found) in zip(questions, each, strict=True) if not found]
+
+
 def passages_of(path: str) -> tuple[Passage, ...]:
     """The passages of a snapshot file of either form."""
     if path.endswith(".json"):
@@ -168,11 +175,10 @@ def quality(path: str, questions: list[dict[str, Any]]) -> Iterator[str]:
     yield f"{os.path.basename(path)}: {len(passages)} passages, {len(questions)} questions"
     for profile in retrieval.PROFILES:
         index = Index(Snapshot(profile, passages))
-        judged = [(*judge(index, question), question["id"]) for question in questions]
+        ndcg, hit, missed = judged(index, questions)
         index.close()
-        ndcg, hit = (statistics.fmean(values) for values in list(zip(*judged, strict=True))[:2])
-        missed = ", ".join(name for _, hit, name in judged if not hit)
-        yield f"  {profile:10} nDCG@10 {ndcg:.3f}  hit@5 {hit:.2f}  not among the first five: {missed or 'none'}"
+        told = ", ".join(missed) or "none"
+        yield f"  {profile:10} nDCG@10 {ndcg:.3f}  hit@5 {hit:.2f}  not among the first five: {told}"
     yield f"  targets for the documents profile over Python's documentation: {NDCG} and {HIT}"
 
 

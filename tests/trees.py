@@ -7,10 +7,10 @@ of its address; that no passage is too long or begins with what stands in the na
 answered with the documents profile. Ends with 1 where one is not kept, and with 2 where a tree is not there.
 """
 
+import functools
 import json
 import os
 import re
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -20,7 +20,7 @@ from html.parser import HTMLParser
 from typing import NamedTuple
 
 from retrieval import MOST_BYTES, MOST_WORDS, Index, Passage
-from tests.benchmark_retrieval import judge
+from tests.benchmark_retrieval import judged
 from tests.support import ROOT
 
 
@@ -76,13 +76,13 @@ def page_of(path: str) -> Anchors:
 
 def broken(tree: Tree, passages: list[Passage]) -> Iterator[str]:
     """Of each passage that is not as promised, what is wrong."""
-    pages = dict[str, Anchors]()
+    page_at = functools.cache(lambda name: page_of(os.path.join(tree.folder, name)))
     for at in passages:
         for number, place in enumerate((at.url.removeprefix("file:"), *at.aliases)):
             name, _, anchor = (urllib.parse.unquote(part) for part in place.partition("#"))
             if name.endswith(".txt"):  # a text has lines, not anchors
                 continue
-            page = pages.setdefault(name, pages.get(name) or page_of(os.path.join(tree.folder, name)))
+            page = page_at(name)
             if anchor not in page.found:
                 yield f"{at.source_id}: no anchor {anchor!r} in {name}"
             elif number == 0:
@@ -105,9 +105,9 @@ def checked(tree: Tree, out: str) -> Iterator[str]:
         yield f"{len(passages)} passages, exit code {built.returncode}; at least {tree.passages} and 0"
     yield from broken(tree, passages)
     with open(os.path.join(ROOT, "tests", "questions", tree.questions), encoding="utf-8") as file:
-        judged = [judge(index, question) for question in json.load(file)]
-    ndcg, hit = (statistics.fmean(values) for values in zip(*judged, strict=True))
-    print(f"  {len(judged)} questions: nDCG@10 {ndcg:.3f}, hit@5 {hit:.2f}", flush=True)
+        questions = json.load(file)
+    ndcg, hit, _ = judged(index, questions)
+    print(f"  {len(questions)} questions: nDCG@10 {ndcg:.3f}, hit@5 {hit:.2f}", flush=True)
     if ndcg < tree.ndcg or hit < tree.hit:
         yield f"nDCG@10 {ndcg:.3f} and hit@5 {hit:.2f}; at least {tree.ndcg} and {tree.hit}"
     index.close()
