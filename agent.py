@@ -174,11 +174,13 @@ def load_json(text: str | bytes) -> Any:
 
 def _deep(value: Any) -> bool:
     """Whether a value is nested deeper than DEPTH; level by level, which is the quickest."""
-    level = [value]
+    level = [value] * isinstance(value, (dict, list))
     for _ in range(DEPTH):
-        inner = (at.values() if isinstance(at, dict) else at for at in level if isinstance(at, (dict, list)))
-        level = [child for children in inner for child in children]
-    return any(isinstance(at, (dict, list)) for at in level)
+        inner = (at.values() if isinstance(at, dict) else at for at in level)
+        level = [child for children in inner for child in children if isinstance(child, (dict, list))]
+        if not level:
+            return False
+    return True
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(value := dict(pairs)) < len(pairs):

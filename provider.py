@@ -5,7 +5,6 @@ sending, whose events are recorded; a replay answers from those, a live run beyo
 order: the request - the reply - sameness - recorded exchanges - asking - the key - the journal - HTTPS.
 """
 
-import binascii
 import contextlib
 import hashlib
 import json
@@ -128,9 +127,8 @@ def _part_text(part: Any) -> str:
     return text
 
 # === Sameness =========================================================================================================
-def canonical(value: Any) -> str:
-    """The one text of a JSON value: keys sorted, no spaces, numbers as Python writes them (0, 0.0, false differ)."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
+# The one text of a JSON value: keys sorted, no spaces, numbers as Python writes them (0, 0.0, false differ).
+canonical = json.JSONEncoder(ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")).encode
 
 def fingerprint(value: Any) -> str:
     """The SHA-256 of a JSON value's canonical UTF-8 text, in hex."""
@@ -480,6 +478,7 @@ def _recordable(body: bytes, key: str) -> dict[str, Any]:
         return {"text": redacted(body.decode("utf-8"), key)}
     texts = (body.decode(code, "ignore") for code in ("latin-1", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"))
     body = REDACTED.encode() if any(redacted(text, key) != text for text in texts) else body
+    import binascii
     return {"base64": binascii.b2a_base64(body, newline=False).decode("ascii")}
 
 def _said(status: int, body: bytes, key: str) -> dict[str, Any]:

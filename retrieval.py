@@ -273,11 +273,11 @@ class Index:
             return cls.__new__(cls)._use(database)
 
     def _use(self, database: sqlite3.Connection) -> "Index":
-        self._database = database
         self._cut_once = functools.lru_cache(maxsize=256)(self._cut)
+        self._id_once = functools.lru_cache(maxsize=256)(lambda row: self._row(row).source_id)
         self.profile, self.fingerprint = database.execute("SELECT profile, fingerprint FROM snapshot").fetchone()
+        self._database, self._words = database, "cut" if self.profile == "plain" else "word"
         self._ranges = {version: (low, high) for version, low, high in database.execute("SELECT * FROM version")}
-        self._words = "cut" if self.profile == "plain" else "word"
         for name, tokenizer in {self._words: "unicode61", "cut": _TOKENIZERS[self.profile]}.items():
             database.executescript(_CUT.replace("NAME", name).replace("TOKENIZER", tokenizer))
         if self.profile != "plain":
@@ -373,7 +373,7 @@ class Index:
     def passage(self, source_id: str, version: str) -> Passage | None:
         """The passage of an id (not of an alias), as it was put into the index; may raise SearchFailed."""
         low, high = self._ranges.get(version, (1, 0))
-        at = bisect.bisect_left(range(high + 1), source_id, low, key=lambda row: self._row(row).source_id)
+        at = bisect.bisect_left(range(high + 1), source_id, low, key=self._id_once)
         found = self._row(at) if at <= high else None
         return found if found and found.source_id == source_id else None
 

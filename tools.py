@@ -12,7 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import zip_longest
+from itertools import accumulate, zip_longest
 from typing import Any, NamedTuple
 
 import agent
@@ -540,11 +540,9 @@ def problems(
 
 def counts(sendings: Sequence[Any]) -> dict[str, int]:
     """How many trials were replayed, and how their exchanges fared, of provider's `Replay` of each."""
-    fared = {"trials": len(sendings), "exact": 0, "differing": 0, "missing": 0, "unused": 0}
-    for at in sendings:
-        each = (at.exact, int(at.differed is not None), at.missing, len(at.unused))
-        fared |= {name: fared[name] + more for name, more in zip(list(fared)[1:], each, strict=True)}
-    return fared
+    fared = ((at.exact, int(at.differed is not None), at.missing, len(at.unused)) for at in sendings)
+    sums = map(sum, zip((0, 0, 0, 0), *fared, strict=True))
+    return {"trials": len(sendings), **dict(zip(("exact", "differing", "missing", "unused"), sums, strict=True))}
 
 def report_facts(
     recording: str, manifest: Mapping[str, Any], hashes: Mapping[str, str], sources: Mapping[str, str],
@@ -778,31 +776,35 @@ def table(rows: list[list[str]], numeric: tuple[int, ...], most: int = 0) -> Ite
         widths[at] -= 1
         rows = [[*row[:at], cut(row[at], widths[at]), *row[at + 1 :]] for row in rows]
     for row in rows:
-        cells = [
-            " " * (widths[at] - width(cell)) + cell if at in numeric else cell + " " * (widths[at] - width(cell))
-            for at, cell in enumerate(row)
-        ]
+        padded = [(cell, " " * (widths[at] - width(cell))) for at, cell in enumerate(row)]
+        cells = [space + cell if at in numeric else cell + space for at, (cell, space) in enumerate(padded)]
         yield "  ".join(cells).rstrip()
 
 NARROWEST = 6  # columns that a column of a table keeps
 
 def cut(text: str, columns: int) -> str:
     """The text, or as much of it as fits into so many columns, with a mark that something is missing."""
-    if width(text) <= columns:
-        return text
-    while width(text) > columns - 1:
-        text = text[:-1]
-    return text + ">"
+    return text if width(text) <= columns else text[: fitting(text, columns - 1)] + ">"
+
+def fitting(text: str, columns: int) -> int:
+    """How many characters of a text fit into so many columns."""
+    return sum(wide <= columns for wide in accumulate(map(width, text)))
 
 def paragraphs(label: str, text: str, columns: int, indent: int = 3) -> Iterator[str]:
-    """A labelled text, wrapped to so many columns; the lines it has are kept."""
-    import textwrap
-
-    first, rest = " " * indent + f"{visible(label)}: ", " " * (indent + 4)
-    for line in text.splitlines() or [""]:
-        shape = textwrap.TextWrapper(columns, first, rest, break_on_hyphens=False)
-        yield from shape.wrap(visible(line)) or [first]
-        first = rest
+    """A labelled text, wrapped to so many columns, which textwrap cannot count; the lines it has are kept."""
+    line, rest = " " * indent + f"{visible(label)}: ", " " * (indent + 4)
+    for each in text.splitlines() or [""]:
+        for word in re.findall(" *[^ ]+", visible(each)):
+            if line.strip() and width(line + word) > columns >= width(rest + word.lstrip()):
+                yield line
+                line, word = rest, word.lstrip()
+            line += word
+            while width(line) > columns:
+                end = fitting(line, columns)
+                yield line[:end]
+                line = rest + line[end:].lstrip()
+        yield line
+        line = rest
 
 COLOURS = {"pass": "32", "fail": "31", "incomplete": "33", "not_measured": "35", "ungraded": "36"}
 
