@@ -101,14 +101,14 @@ def checked(task: Task) -> Task:
     for name, number in [*task.limits._asdict().items(), ("candidates", task.candidates)]:
         largest = getattr(LARGEST, name, 10)
         if type(number) is not int or not 1 <= number <= largest:
-            raise Mistake(Reason.INVALID_LIMITS, f"{name} is {shown(number)}; it can be a whole number to {largest}")
+            raise Mistake(Reason.INVALID_LIMITS, f"{name} is {shown(number)}; it can be a whole number, 1 to {largest}")
     for reason, name, value, shape in (
         (Reason.INVALID_QUESTION, "question", task.question, r"(?=\s*\S)[^\ud800-\udfff]{1,512}"),
         (Reason.INVALID_VERSION, "version", task.version, r"(?=.{1,20}\Z)[0-9]+(\.[0-9]+){0,2}"),
         (Reason.INVALID_MODE, "path", task.mode, "agent|fixed"),
     ):
         if type(value) is not str or not re.fullmatch(shape, value):
-            raise Mistake(reason, f"the {name} is {shown(value)}")
+            raise Mistake(reason, f"the {name} is {shown(value)}; {reason.sentence[0].lower()}{reason.sentence[1:-1]}")
     return task
 
 class Stopped(Exception):

@@ -12,7 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, zip_longest
+from itertools import accumulate, takewhile, zip_longest
 from typing import Any, NamedTuple
 
 import agent
@@ -262,8 +262,8 @@ def check_manifest(manifest: dict[str, Any]) -> None:
     """Raises Mistaken, TypeError or agent.Mistake for a plan that cannot be carried out."""
     for fault in agent.misfit("manifest", manifest, MANIFEST):
         raise Mistaken(fault)
-    if manifest["format"] != 1 or not 1 <= manifest["repeats"] <= 100 or not manifest["modes"]:
-        raise Mistaken("format is to be 1, repeats 1 to 100, and modes not empty")
+    if manifest["format"] != 1 or not 1 <= manifest["repeats"] <= 100 or not (manifest["modes"] and manifest["cases"]):
+        raise Mistaken("format is to be 1, repeats 1 to 100, and modes and cases not empty")
     if not all(isinstance(name, str) for name in manifest["cases"]):
         raise Mistaken("cases is not a list of ids")
     for name in ("cases", "modes"):
@@ -412,21 +412,21 @@ def plan(recording: str, manifest: Mapping[str, Any], cases: Iterable[Any]) -> l
     """The trials of a recording, in the order they were run; raises Mistaken."""
     known = {case.id: case for case in cases}
     for name in (name for name in manifest["cases"] if name not in known):
-        raise Mistaken(f"recording {recording} has the case {name}, and its cases file does not")
+        raise Mistaken(f"recording {recording} has the case {name}, and the cases file does not: a replay answers only"
+                       " what was recorded")
     return [
         Planned(f"{name}-{mode}-{repeat}", known[name], repeat, mode)
         for repeat in range(1, manifest["repeats"] + 1) for name in manifest["cases"] for mode in manifest["modes"]
     ]
 
-def choose(plan: list[Planned], *asked: Any) -> list[Planned]:
-    """The trials of a plan with the case, the mode and the repeat asked for, None for any; raises Mistaken where there
-    is none."""
-    places = [(at, zip(asked, (at.case.id, at.mode, at.repeat), strict=True)) for at in plan]
-    wanted = [at for at, pairs in places if all(one in (None, other) for one, other in pairs)]
-    if not wanted:
-        shown = agent.shown(", ".join(str(one) for one in asked if one is not None))
-        raise Mistaken(f"no trial {shown}; there are {', '.join(trial.id for trial in plan) or 'none'}")
-    return wanted
+def choose(plan: list[Planned], case: str | None, mode: str | None, repeat: int | None) -> list[Planned]:
+    """The trials of a plan with what is asked for, None for any; raises Mistaken for what no trial has."""
+    for name, asked, known in (("case", case, [at.case.id for at in plan]), ("path", mode, [at.mode for at in plan]),
+                               ("repeat", repeat, [at.repeat for at in plan])):
+        if asked not in (None, *known):
+            there = ", ".join(dict.fromkeys(map(str, known))) or "none"
+            raise Mistaken(f"no {name} {agent.shown(asked)}; there are {there}")
+    return [at for at in plan if case in (None, at.case.id) and mode in (None, at.mode) and repeat in (None, at.repeat)]
 
 def version_of(wanted: str | None, versions: Sequence[str]) -> str:
     """The version that was asked for, or else the only one; raises Mistaken."""
@@ -748,7 +748,7 @@ def guard_lines(guard: Mapping[str, Any], end: agent.Fact, columns: int) -> Iter
     """Whether a guard held, and what became of the trial."""
     became = f"{end.reason.status}, {end.reason}" + (f" ({end.detail})" if end.detail else "")
     word = "held" if end.reason == guard["reason"] else "NOT HELD"
-    yield from paragraphs(word, f"{guard['tried']}: {became}", columns, 0)
+    yield from paragraphs(f"{word}: {guard['guard']}", f"{guard['tried']}: {became}", columns, 0)
 
 # === In words =========================================================================================================
 def visible(text: str) -> str:
@@ -788,7 +788,7 @@ def cut(text: str, columns: int) -> str:
 
 def fitting(text: str, columns: int) -> int:
     """How many characters of a text fit into so many columns."""
-    return sum(wide <= columns for wide in accumulate(map(width, text)))
+    return sum(1 for _ in takewhile(columns.__ge__, accumulate(map(width, text))))
 
 def paragraphs(label: str, text: str, columns: int, indent: int = 3) -> Iterator[str]:
     """A labelled text, wrapped to so many columns, which textwrap cannot count; the lines it has are kept."""
@@ -799,8 +799,7 @@ def paragraphs(label: str, text: str, columns: int, indent: int = 3) -> Iterator
                 yield line
                 line, word = rest, word.lstrip()
             line += word
-            while width(line) > columns:
-                end = fitting(line, columns)
+            while (end := fitting(line, columns)) < len(line):
                 yield line[:end]
                 line = rest + line[end:].lstrip()
         yield line
@@ -835,7 +834,8 @@ def summary_lines(summary: Mapping[str, Mapping[str, int]], stages: Mapping[str,
     """Every count, per path, and where its trials broke first."""
     for mode, outcomes in summary.items():
         listed = ", ".join(f"{count} {outcome.replace('_', ' ')}" for outcome, count in outcomes.items())
-        yield f"{mode}: {sum(outcomes.values())} trials: {listed}"
+        trials = sum(outcomes.values())
+        yield f"{mode}: {trials} trial{'s' * (trials != 1)}: {listed}"
     for mode, causes in stages.items():
         yield f"{mode}: first causes: " + ", ".join(f"{count} {stage}" for stage, count in causes.items())
 
@@ -912,7 +912,7 @@ def found_lines(found: Mapping[str, Any], columns: int) -> Iterator[str]:
     for at in found["candidates"]:
         yield visible(f"{at['rank']:2} {at['title'] or at['source_id']}")
         yield from paragraphs(at["version"], at["snippet"], columns)
-        yield f"   {visible(at['url'])}"
+        yield visible(f"   {at['source_id']}  {at['url']}" if at["title"] else f"   {at['url']}")
     if not found["candidates"]:
         yield f"nothing matched {' '.join(found['terms'])}" if found["terms"] else "the query has no searchable term"
         if found["profile"] == "plain" and re.search(retrieval.BY_CHARACTER, found["query"]):

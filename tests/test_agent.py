@@ -357,7 +357,7 @@ class Admission(World):
         self.assertEqual((fault.reason, fault.detail, fault.kind), (Reason.INVALID_MODE, 'the path is "both"', ""))
         with self.assertRaises(Mistake) as caught:
             agent.checked(Task("?", "1", "agent", Limits(seconds=301)))
-        self.assertEqual(str(caught.exception), "invalid_limits: seconds is 301; it can be a whole number to 300")
+        self.assertEqual(str(caught.exception), "invalid_limits: seconds is 301; it can be a whole number, 1 to 300")
 
     def test_nothing_is_coerced(self) -> None:
         """The word None is a word; null is no string."""

@@ -384,7 +384,7 @@ class Manners(Architecture):
                 ).stdout
                 for command in (
                     ["rev-parse", "--show-toplevel"],
-                    ["ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+                    ["ls-files", "-z", "--cached"],  # what a person built or exported here is not the kit's
                 )
             )
         except (OSError, subprocess.CalledProcessError):

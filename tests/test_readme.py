@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import json
 import os
 import re
 import shlex
@@ -136,6 +137,23 @@ class Commands(unittest.TestCase):
                     child = run(shlex.split(command), kit, settings)
                     self.assertPrints(expected, child.stdout)
                     self.assertEqual(child.returncode, code, child.stdout)
+
+    def test_the_files_that_the_page_shows_can_be_used(self) -> None:
+        """The case to copy has no fault and no weak label; a judged query finds what its grades name."""
+        shown = re.findall(r"```json\n(.*?)```", readme(), re.DOTALL)
+        for key, words, told in (
+            ("cases", ["check", "--cases"], "0 faults, 0 weak labels\n"), ("queries", ["search", "--judge"], "q1"),
+        ):
+            files = [text for text in shown if key in json.loads(text)]
+            self.assertEqual(len(files), 1, key)
+            with self.subTest(key), tempfile.TemporaryDirectory() as folder:
+                path = os.path.join(folder, "shown.json")
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(files[0])
+                child = run(["python3", "run.py", *words, path], ROOT, environment(folder))
+                self.assertEqual(child.returncode, 0, child.stdout)
+                self.assertIn(told, child.stdout)
+                self.assertRegex(child.stdout, "recall@10 +1.000" if key == "queries" else "1 cases")
 
     def assertPrints(self, expected: list[str], output: str) -> None:
         lines, printed = [masked(line) for line in expected], masked(output)

@@ -389,19 +389,20 @@ class Choosing(CommandLine):
 
     def test_where_nothing_is_chosen_nothing_is_run(self) -> None:
         """One line says what was asked for and what there is."""
-        trials = ", ".join(trial["id"] for trial in published()["trials"])
-        for argv, asked in (
-            (("--case", "nope"), "nope"), (("--repeat", "3"), "3"), (("--repeat", "0"), "0"),
-            (("--repeat", "-1"), "-1"), (("--case", ""), ""), (("--case", "Overwrite"), "Overwrite"),
-            (("--case", "over"), "over"),
-            (("--case", "overwrite", "--repeat", "9"), "overwrite, 9"),
-            (("--mode", "fixed", "--case", "none"), "none, fixed"),
-            (("--repeat", "3", "--mode", "agent", "--case", "overwrite"), "overwrite, agent, 3"),
+        cases, repeats = "overwrite, serialize-and-save, newline-version, unsupported", "1, 2"
+        for argv, asked, there in (
+            (("--case", "nope"), 'case "nope"', cases), (("--repeat", "3"), "repeat 3", repeats),
+            (("--repeat", "0"), "repeat 0", repeats), (("--repeat", "-1"), "repeat -1", repeats),
+            (("--case", ""), 'case ""', cases), (("--case", "Overwrite"), 'case "Overwrite"', cases),
+            (("--case", "overwrite-fixed-1"), 'case "overwrite-fixed-1"', cases),
+            (("--case", "overwrite", "--repeat", "9"), "repeat 9", repeats),
+            (("--mode", "fixed", "--case", "none"), 'case "none"', cases),
+            (("--repeat", "3", "--mode", "agent", "--case", "overwrite"), "repeat 3", repeats),
         ):
             with self.subTest(argv=argv):
                 ran = here(*argv)
                 self.check_one_line(ran)
-                self.assertEqual(ran.err, f'run.py: no trial "{asked}"; there are {trials}\n')
+                self.assertEqual(ran.err, f"run.py: no {asked}; there are {there}\n")
 
     def test_another_recording_is_named_or_given_by_its_path(self) -> None:
         """The published one is the default."""
@@ -1840,7 +1841,7 @@ class Guards(CommandLine):
     def test_every_guard_holds_and_has_a_line_that_says_what_came_of_it(self) -> None:
         """Whole lines, in the order of the table; exit code 0."""
         ran = here("guards")
-        self.assertEqual(self.lines(ran), [*(f"held: {line}" for line in HELD.values()), "19 of 19 guards held"])
+        self.assertEqual(self.lines(ran), [*(f"held: {at}: {HELD[at]}" for at in HELD), "19 of 19 guards held"])
         self.assertEqual(ran.code, 0)
         self.assertTrue(ran.out.isascii())
 
@@ -1849,7 +1850,7 @@ class Guards(CommandLine):
         for name, line in HELD.items():
             with self.subTest(guard=name):
                 ran = here("guards", name)
-                self.assertEqual((ran.code, self.lines(ran)), (0, [f"held: {line}", "1 of 1 guards held"]))
+                self.assertEqual((ran.code, self.lines(ran)), (0, [f"held: {name}: {line}", "1 of 1 guards held"]))
 
     def test_a_guard_that_is_not_there_is_refused_with_those_there_are(self) -> None:
         """One line, exit code 2."""
@@ -1869,9 +1870,10 @@ class Guards(CommandLine):
                     ran, alone = here("guards"), here("guards", name)
                 lines = self.lines(ran)
                 self.assertEqual(lines[-1], f"{19 - len(out)} of 19 guards held")
-                kept = [f"held: {line}" for other, line in HELD.items() if other not in out]
+                kept = [f"held: {other}: {line}" for other, line in HELD.items() if other not in out]
                 self.assertEqual([line for line in lines if line.startswith("held: ")], kept)
-                line = f"NOT HELD: {HELD[name].partition(': failed, ')[0].partition(': incomplete, ')[0]}: {became}"
+                tried = HELD[name].partition(": failed, ")[0].partition(": incomplete, ")[0]
+                line = f"NOT HELD: {name}: {tried}: {became}"
                 (told,) = (at for at, other in zip(lines, HELD, strict=False) if other == name)
                 self.assertEqual(told if became else told[: len(line)], line)
                 self.assertEqual(ran.code, 1)

@@ -346,10 +346,10 @@ class Plans(unittest.TestCase):
     def test_each_bound_is_taken_and_what_is_past_it_refused(self) -> None:
         """Both sides of each."""
         tokens, warm = "maxOutputTokens is {}: 1 to 65536", "temperature is {}: 0 to 2"
-        plan = "format is to be 1, repeats 1 to 100, and modes not empty"
+        plan = "format is to be 1, repeats 1 to 100, and modes and cases not empty"
         strings = "hashes are not all strings, or budget has an unknown name"
         unknown = "no limit has the name {}; there are model_calls, searches, reads, source_bytes, seconds"
-        limit = "invalid_limits: {} is {}; it can be a whole number to {}"
+        limit = "invalid_limits: {} is {}; it can be a whole number, 1 to {}"
         rows: tuple[tuple[tuple[str, ...], tuple[Any, ...], tuple[tuple[Any, str], ...]], ...] = (
             (("config", "maxOutputTokens"), (1, 2, 65_535, 65_536), tuple(
                 (value, tokens.format(agent.shown(value)))
@@ -358,7 +358,8 @@ class Plans(unittest.TestCase):
                 (value, warm.format(value)) for value in (-0.1, -1, 2.1, 3))),
             (("repeats",), (1, 100), ((0, plan), (-1, plan), (101, plan))),
             (("modes",), (["fixed"], ["agent"]), (([], plan), (["agent", "agent"], "modes names one twice"),
-                                                  (["both"], 'invalid_mode: the path is "both"'))),
+                                                  (["both"], 'invalid_mode: the path is "both"; '
+                                                   "a path is either agent or fixed"))),
             (("budget",), ({}, {"tokens": 1}, {"cost": 0.1, "prices": [1, 2]}),
              (({"money": 1}, strings), ({"tokens": 1, "": 1}, strings))),
             (("hashes",), ({}, {"prompt": ""}, {"anything": "x"}),
@@ -487,6 +488,11 @@ class Words(Tools):
             ("one\ntwo", 40, ["   text: one", "       two"]),
             ("a\x1b[2Jb", 40, [r"   text: a\x1b[2Jb"]), ("x" * 40, 24, ["   text: " + "x" * 15, "       " + "x" * 17,
                                                                       "       " + "x" * 8]),
+            ("\u914d\u7f6e" * 8, 24, ["   text: " + "\u914d\u7f6e" * 3 + "\u914d", "       " + "\u7f6e\u914d" * 4,
+                                     "       \u7f6e"]),  # two columns each
+            ("e\u0301" * 20, 40, ["   text: " + "e\u0301" * 20]),  # and a combining mark takes none
+            ("in " + "x" * 17, 24, ["   text: in", "       " + "x" * 17]), ("    in a block\n  of code", 40,
+                                                                       ["   text:     in a block", "         of code"]),
         ):
             with self.subTest(text=text):
                 self.assertEqual(list(paragraphs("text", text, columns)), lines)
