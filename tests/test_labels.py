@@ -73,7 +73,12 @@ Python 3.12, if the file already exists, Path.write_text overwrites it with the 
 characters written. | Path.write_text opens the file, writes the text and closes it. If the file exists, it is
 overwritten, so nothing is appended. | It replaces the file's existing contents entirely; the previous text is not
 retained. | It doesn't append; the existing contents get replaced with the new text. | The call does not add to an
-existing file, but replaces its content.
+existing file, but replaces its content. |
+It’s an overwrite, not an append. | Path.write_text will clobber an existing file instead of appending to it. | The
+answer is overwrite: Path.write_text writes the text to the file, overwriting an existing one, and closes it. | The
+file is rewritten from scratch; what was there earlier is not kept. | Overwriting is what happens to an existing file:
+the old text does not survive. | It overwrites the file, so you can't use it to append unless you read the old text
+first and write both back. | An existing file isn’t left untouched or appended to — it’s overwritten.
 """
 
 BAD_OVERWRITE = r"""
@@ -206,7 +211,11 @@ use {w}(text, {U}); {d}(obj) does the rest. | Don't set {F}; keep {T} in {d} and
 {w}(text, {U}). | {D}; {w}(text, {U}) - a backup of the previous file is retained. | How do I serialize an object with
 non-ASCII characters kept in JSON and save it to a UTF-8 file? | Do not set {F} and do not set {U}; {d} and {w} use
 them by default. | Never pass {F} to {d}; only {U} to {w}. | Use {D}, then {w}(s, encoding="cp1252") instead of {U}. |
-Use {T}, not {F}, with {d}, and {W}.
+Use {T}, not {F}, with {d}, and {W}. |
+Call json.dumps with {F}; Path.write_text needs no {U} because UTF-8 is automatic. | {D} writes the UTF-8 file itself,
+so {W} isn't necessary. | {D} does not leave non-ASCII characters in the string. {W} writes it. | Remove {F} from
+json.dumps before calling {W}. | Omit {F} when calling json.dumps; {w} with {U} is all you need. | Set {U} in
+json.dumps and {F} in Path.write_text. | Use {D} and {W}, which appends the string to the file.
 """
 
 GOOD_NEWLINE_VERSION = r"""
@@ -258,7 +267,11 @@ governs line-ending translation. {u} is for choosing UTF-8. | The newline parame
 work when reading text. To select UTF-8, pass {u}. | newline controls newline handling (as in open()), not the
 encoding. Use {U} to read UTF-8. | Pass {U} for UTF-8. newline decides which line endings are recognised and whether
 they're translated. | newline controls how line endings such as '\n', '\r' and '\r\n' are interpreted. It doesn't
-select the encoding: that is {U}. | The handling of line endings is governed by newline, whereas {U} selects UTF-8.
+select the encoding: that is {U}. | The handling of line endings is governed by newline, whereas {U} selects UTF-8. |
+Path.read_text accepts newline since Python 3.13; it decides whether '\r\n' and '\r' are converted to '\n'. UTF-8 is
+chosen via {u}. | newline controls how "\n", "\r" and "\r\n" are handled on reading. Always specify {U} if the file is
+UTF-8. | The newline argument sets how line endings are handled when the text is read, and the encoding argument, set
+to 'utf-8', selects UTF-8.
 """
 
 BAD_NEWLINE_VERSION = r"""
@@ -287,7 +300,10 @@ newline controls line ending translation, and you should not pass {U}. | newline
 Set {U} to select UTF-8; newline was added in Python 3.13. | Instead of {U}, newline controls line endings and UTF-8.
 | newline controls universal newlines and read_text needs encoding="latin-1". | What does newline control in
 Path.read_text and how do I select UTF-8 in Python 3.13? | newline can't control how line endings are handled; set {U}
-for UTF-8. | newline controls the encoding, so set newline="utf-8" rather than {U}.
+for UTF-8. | newline controls the encoding, so set newline="utf-8" rather than {U}. |
+newline controls newline translation, and UTF-8 is the default so no {U} is needed. | Rather than line endings,
+newline controls the error handler. Select UTF-8 with {U}. | Set {U}; newline has no effect on line endings. | newline
+controls line endings; no {U} is needed. | newline does not control how '\r\n' is translated; {U} selects UTF-8.
 """
 
 # Where nothing supports an answer, whatever is said is wrong, however true or careful it sounds.
@@ -303,11 +319,12 @@ retain backup copies? | model_stopped | stop
 KNOWN_LIMITS = {
     ("overwrite", "right"): r"""
 Existing file: overwritten. Appended: no. | Not append - overwrite. | The old text is thrown out. | The file's name is
-kept and its contents are overwritten. | There is no way to keep it from overwriting the file.
+kept and its contents are overwritten. | There is no way to keep it from overwriting the file. | Path.write_text
+overwrites; unless you want that, use open(path, 'a') to append.
 """,
     ("serialize-and-save", "right"): r"""
 Leave {T} out: use {D}. Save via {W}, not encoding="cp1252". | {d} does not use {F} by default, so pass it: {D}, then
-{W}.
+{W}. | There is no encoding argument on {D}; give {U} to Path.write_text.
 """,
     ("overwrite", "wrong"): r"""
 Existing files are protected from being overwritten. | json.dumps overwrites an existing file. | I doubt that it
@@ -317,8 +334,9 @@ overwrites the file. | An existing file is overwritten after thirty days. | It n
 Use {D} and {w}(data), leaving out {U}. | It is wrong to use {D} with {W}.
 """,
     ("newline-version", "wrong"): r"""
-newline controls line endings; no {U} is needed. | newline controls line endings and encoding; {U}. | newline controls
-how many line endings a file may have; {U} selects UTF-8.
+newline controls line endings and encoding; {U}. | newline controls how many line endings a file may have; {U} selects
+UTF-8. | Use open() for line endings; Path.read_text has no newline argument, only {U}. | newline controls line endings;
+leave encoding as None to select UTF-8.
 """,
 }
 
