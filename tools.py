@@ -788,7 +788,7 @@ def cut(text: str, columns: int) -> str:
 
 def fitting(text: str, columns: int) -> int:
     """How many characters of a text fit into so many columns."""
-    return sum(1 for _ in takewhile(columns.__ge__, accumulate(map(width, text))))
+    return columns if text.isascii() else sum(1 for _ in takewhile(columns.__ge__, accumulate(map(width, text))))
 
 def paragraphs(label: str, text: str, columns: int, indent: int = 3) -> Iterator[str]:
     """A labelled text, wrapped to so many columns, which textwrap cannot count; the lines it has are kept."""
