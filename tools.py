@@ -860,31 +860,18 @@ def step_lines(tape: agent.Tape, columns: int) -> Iterator[str]:
         size = f", {fact.source_bytes} bytes" if fact.tool == "read" else ""
         by = "the code" if tape.task.mode == "fixed" else "admitted"
         yield from paragraphs(by, f"{fact.tool} {number} of {allowed}{size}: {fact.argument}", columns)
-    elif fact.kind == "observed" and fact.tool == "search":
-        found = [f"{at.rank} {at.source_id}" + (f" ({at.title})" if at.title else "") for at in fact.handles]
-        yield from paragraphs("found", ", ".join(found) or "nothing matched", columns)
-        yield from _allowance_lines(tape, columns)
     elif fact.kind == "observed":
-        yield from paragraphs("text", fact.result["text"], columns)
-        yield from _allowance_lines(tape, columns)
+        found = [f"{at.rank} {at.source_id}" + (f" ({at.title})" if at.title else "") for at in fact.handles]
+        seen = ", ".join(found) or "nothing matched" if fact.tool == "search" else fact.result["text"]
+        yield from paragraphs("found" if fact.tool == "search" else "text", seen, columns)
+        if tape.task.mode == "agent":  # on the fixed path the model has no use for what is left
+            left = [f"{count} {name.replace('_', ' ')}" for name, count in tape.allowance().items()]
+            yield from paragraphs("left", ", ".join(left), columns)
     elif fact.kind == "ended":
-        yield from _ending_lines(tape, columns)
-
-def _allowance_lines(tape: agent.Tape, columns: int) -> Iterator[str]:
-    """What is left of the trial's limits; on the fixed path the model has no use for it."""
-    if tape.task.mode == "fixed":
-        return
-    left = [f"{count} {name.replace('_', ' ')}" for name, count in tape.allowance().items()]
-    yield from paragraphs("left", ", ".join(left), columns)
-
-def _ending_lines(tape: agent.Tape, columns: int) -> Iterator[str]:
-    """How a trial ended: the reason in words, or the answer with its citations and their addresses."""
-    end, reason = tape[-1], tape.result()["reason"]
-    yield from paragraphs("ended", f"{end.reason.status}: {reason}: {end.reason.sentence}", columns, 0)
-    if end.detail:
-        yield from paragraphs("seen", end.detail, columns)
-    if end.result:
-        yield from _answer_lines(end.result, {}, columns)
+        ended = f"{fact.reason.status}: {tape.result()['reason']}: {fact.reason.sentence}"
+        yield from paragraphs("ended", ended, columns, 0)
+        yield from paragraphs("seen", fact.detail, columns) if fact.detail else ()
+        yield from _answer_lines(fact.result, {}, columns) if fact.result else ()
 
 def _answer_lines(result: Mapping[str, Any], titles: Mapping[str, str], columns: int) -> Iterator[str]:
     yield from paragraphs("answer", result["answer"], columns, 0)
