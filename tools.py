@@ -839,13 +839,6 @@ def summary_lines(summary: Mapping[str, Mapping[str, int]], stages: Mapping[str,
     for mode, causes in stages.items():
         yield f"{mode}: first causes: " + ", ".join(f"{count} {stage}" for stage, count in causes.items())
 
-def story(trial: str, about: str, tape: agent.Tape, columns: int) -> Iterator[str]:
-    """A trial step by step: what was proposed, admitted, found and read, what is left, and how it ended."""
-    yield f"== {visible(trial)} == version {tape.task.version}, {tape.task.mode} path, {about}"
-    yield from paragraphs("question", tape.task.question, columns, 0)
-    for at in range(len(tape)):
-        yield from step_lines(agent.Tape(tape[: at + 1]), columns)
-
 def step_lines(tape: agent.Tape, columns: int) -> Iterator[str]:
     """The last fact of a tape, in words."""
     fact, limits = tape[-1], tape.task.limits
@@ -908,8 +901,11 @@ def found_lines(found: Mapping[str, Any], columns: int) -> Iterator[str]:
 def trace_lines(
     trial: str, about: str, tape: agent.Tape, graded: Mapping[str, Any], sentences: Mapping[str, str], columns: int
 ) -> Iterator[str]:
-    """A trial as a story, then its grade with its findings, in the sentences of the judge's words."""
-    yield from story(trial, about, tape, columns)
+    """A trial step by step, then its grade with its findings, in the sentences of the judge's words."""
+    yield f"== {visible(trial)} == version {tape.task.version}, {tape.task.mode} path, {about}"
+    yield from paragraphs("question", tape.task.question, columns, 0)
+    for at in range(len(tape)):
+        yield from step_lines(agent.Tape(tape[: at + 1]), columns)
     outcome, cause = graded["checks"]["outcome"], graded["cause"]
     yield from paragraphs("grade", f"{outcome}: {sentences[outcome]}", columns, 0)
     for at in graded["findings"]:
