@@ -141,20 +141,15 @@ def read_corpus(path: str, named: bool = False) -> Corpus:
         with contextlib.closing(open_index(path)) as index:
             document = {"path": os.path.abspath(path), "sha256": index.fingerprint}
             return Corpus(document, index.fingerprint, index.profile, path)
-    document, snapshot = load(path, snapshot_of)
-    if snapshot is None:
+    document = read_json(path)
+    if isinstance(document, dict) and document.keys() == {"path", "sha256"} and type(document["path"]) is str:
         if named or not os.path.isfile(document["path"]):
             raise Mistaken(f"{shown_path(path)}: its snapshot {document['path']} is not there; give it by --snapshot")
         return read_corpus(document["path"], named=True)
-    sha256 = provider.fingerprint(document)
+    snapshot, sha256 = load(path, retrieval.load_snapshot, lambda path: document)[1], provider.fingerprint(document)
     if os.path.getsize(path) >= LARGE:
         document = {"path": os.path.abspath(path), "sha256": sha256}
     return Corpus(document, sha256, snapshot.profile, snapshot)
-
-def snapshot_of(document: Any) -> retrieval.Snapshot | None:
-    """The snapshot in a document; None where that only names one by path and hash."""
-    named = isinstance(document, dict) and document.keys() == {"path", "sha256"} and type(document["path"]) is str
-    return None if named else retrieval.load_snapshot(document)
 
 def open_index(snapshot: retrieval.Snapshot | str) -> retrieval.Index:
     """An index over the snapshot, or the one in a file of that path; raises Mistaken where none can be had."""
