@@ -482,7 +482,7 @@ def execute(folder: str, options: Options) -> int:
     except OSError as error:
         raise Mistaken(f"{shown_path(folder)}: {error.strerror or error}; nothing was sent") from None
     try:
-        with raising("SIGTERM", KeyboardInterrupt("SIGTERM")):
+        with contextlib.closing(journal), raising("SIGTERM", KeyboardInterrupt("SIGTERM")):
             return carry_out(folder, journal, options, played)
     except (agent.Stopped, OSError, KeyboardInterrupt) as error:
         why = "interrupted" if isinstance(error, KeyboardInterrupt) else f"stopped: {error}"
@@ -490,8 +490,6 @@ def execute(folder: str, options: Options) -> int:
         go_on += " --resend" * options.resend + " --retry-faults" * options.retry_faults
         complain(f"{why}; {len(played)} trials are done and kept; go on with: {go_on}")
         return TERMINATED if error.args == ("SIGTERM",) else INTERRUPTED if why == "interrupted" else STOPPED
-    finally:
-        journal.close()
 
 def carry_out(folder: str, journal: provider.Journal, options: Options, played: list[Played]) -> int:
     """The run itself, under its lock; fills `played` and writes the report."""
