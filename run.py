@@ -613,8 +613,9 @@ def check_command(argv: list[str]) -> int:
         except Faulty as error:
             faults += error.lines
     if not faults:
-        (_, cases), (_, _, _, source) = loaded  # a snapshot that is JSON needs no index: FTS5 may be lacking
-        count, versions, passages = tools.labels_in(source, loaded[1].opened, cases)
+        (_, cases), corpus = loaded  # a snapshot that is JSON needs no index: FTS5 may be lacking
+        with corpus.opened() if type(corpus.source) is str else contextlib.nullcontext(corpus.source) as source:
+            count, versions, passages = tools.labelled(source, cases)
         faults = [f"{shown_path(options.cases)}: {at}" for at in evaluate.label_faults(cases, passages, versions)]
         weak = evaluate.weak_labels(cases, passages, within)
         say(f"{len(cases)} cases, {count} passages")

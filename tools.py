@@ -175,20 +175,15 @@ def passages_at(index: retrieval.Index, places: Iterable[tuple[str, str]]) -> li
     found = (index.passage(name, version) for version, name in dict.fromkeys(places))
     return [passage._asdict() for passage in found if passage]
 
-Labelled = tuple[int, tuple[str, ...], list[dict[str, Any]]]  # how many passages, their versions, some as JSON
-
-def labelled(index: retrieval.Index, cases: Iterable[Any]) -> Labelled:
-    """How many passages an index has, of which versions, and those that the labels of cases name."""
+def labelled(
+    source: retrieval.Index | retrieval.Snapshot, cases: Iterable[Any]
+) -> tuple[int, tuple[str, ...], list[dict[str, Any]]]:
+    """How many passages there are, of which versions, and as JSON at least those that the labels of cases name."""
+    if isinstance(source, retrieval.Snapshot):
+        passages = [passage._asdict() for passage in source.passages]
+        return len(passages), tuple(sorted({passage["version"] for passage in passages})), passages
     places = ((case.version, name) for case in cases for name in case.named)
-    return sum(map(index.count, index.versions)), index.versions, passages_at(index, places)
-
-def labels_in(source: retrieval.Snapshot | str, opened: Callable[[], Any], cases: Iterable[Any]) -> Labelled:
-    """The same of a snapshot, or of the index that `opened` gives where it is in a file."""
-    if isinstance(source, str):
-        with opened() as index:
-            return labelled(index, cases)
-    passages = [passage._asdict() for passage in source.passages]
-    return len(passages), tuple(sorted({passage["version"] for passage in passages})), passages
+    return sum(map(source.count, source.versions)), source.versions, passages_at(source, places)
 
 def text_by(read: Callable[[str], bytes]) -> Callable[[str], str]:
     """What gives the text of a file, which must be UTF-8, of what reads its bytes; raises Mistaken."""
