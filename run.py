@@ -793,16 +793,9 @@ def review_command(argv: list[str]) -> int:
         about = (name, recording.manifest, len(trials), len(plan_of(recording)))
         rows.append(tools.review_row(*about, finished=recording.report is not None, odd=recording.odd))
         told += [f"{name} is not finished: python3 run.py --live --resume {name}"] * (recording.report is None)
-        told += [f"{name}: {line}" for line in (*recording.odd, *tools.contradictions(came_out(trials)))]
+        told += [f"{name}: {line}" for line in (*recording.odd, *tools.contradictions(trials))]
     say(*tools.tables(columns(text=False), rows), *told)
     return DONE
-
-def came_out(trials: list[dict[str, Any]]) -> Iterator[tuple[str, str, str, str]]:
-    """Of each trial of a report its id, its case and path, the reason, and how it came out."""
-    for at in trials:
-        seen = evaluate.Seen(at.get("result"))
-        came = f"{evaluate.outcome_of(at)}, citing {', '.join(sorted({*seen.cited})) or 'nothing'}"
-        yield at["id"], f"{at.get('case_id')} on the {at.get('mode')} path", seen.reason, came
 
 def mcp_command(argv: list[str]) -> int:
     """The tools for any MCP client, over standard input and output; nothing is spent or written."""

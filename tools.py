@@ -590,14 +590,17 @@ def review_row(name: str, manifest: Mapping[str, Any], ended: int, planned: int,
     state = "odd" if odd else "whole" if finished else "not finished"
     return [name, str(manifest["recorded_at"])[:19], str(manifest["model"]), f"{ended} of {planned}", state]
 
-def contradictions(trials: Iterable[tuple[str, str, str, str]]) -> Iterator[str]:
-    """What a person should look at among trials (id, case and path, reason, how it came out): those that asked the same
-    thing twice, and repeats that contradict each other."""
+def contradictions(trials: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """What a person should look at among the trials of a report: those that asked the same thing twice, and repeats
+    that contradict each other."""
     repeats: dict[str, list[tuple[str, str]]] = {}
-    for name, place, reason, came in trials:
+    for at in trials:
+        reason = _at(at, str, "result", "reason")
         if reason in (agent.Reason.DUPLICATE_QUERY, agent.Reason.DUPLICATE_READ):
-            yield f"{name} asked for the same thing twice: {reason}"
-        repeats.setdefault(place, []).append((name, came))
+            yield f"{at['id']} asked for the same thing twice: {reason}"
+        cited = {_at(one, str, "source_id") for one in _at(at, list, "result", "citations")}
+        came = f"{_at(at, str, 'checks', 'outcome')}, citing {', '.join(sorted(cited)) or 'nothing'}"
+        repeats.setdefault(f"{at.get('case_id')} on the {at.get('mode')} path", []).append((at["id"], came))
     for place, each in repeats.items():
         if len({how for _, how in each}) > 1:
             yield f"{place} contradicts itself: " + "; ".join(f"{name}: {how}" for name, how in each)
