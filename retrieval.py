@@ -277,7 +277,7 @@ class Index:
         self._id_once = functools.lru_cache(maxsize=256)(lambda row: self._row(row).source_id)
         self.profile, self.fingerprint = database.execute("SELECT profile, fingerprint FROM snapshot").fetchone()
         self._database, self._words = database, "cut" if self.profile == "plain" else "word"
-        self._ranges = {version: (low, high) for version, low, high in database.execute("SELECT * FROM version")}
+        self._rows = {version: range(low, high + 1) for version, low, high in database.execute("SELECT * FROM version")}
         for name, tokenizer in {self._words: "unicode61", "cut": _TOKENIZERS[self.profile]}.items():
             database.executescript(_CUT.replace("NAME", name).replace("TOKENIZER", tokenizer))
         if self.profile != "plain":
@@ -291,12 +291,11 @@ class Index:
     @property
     def versions(self) -> tuple[str, ...]:
         """The versions that have passages, sorted as numbers."""
-        return tuple(sorted(self._ranges, key=lambda version: [int(part) for part in version.split(".")]))
+        return tuple(sorted(self._rows, key=lambda version: [int(part) for part in version.split(".")]))
 
     def count(self, version: str) -> int:
         """How many passages a version has."""
-        low, high = self._ranges.get(version, (1, 0))
-        return int(high - low + 1)
+        return len(self._rows.get(version, ()))
 
     def terms(self, text: str) -> tuple[str, ...]:
         """The terms of a text in order, repeated ones too, cut by the index's own tokenizer; may raise SearchFailed."""
@@ -311,7 +310,7 @@ class Index:
         three times, reorders the best 200 of more than 20 by score / best + 1.25 x the share of the query's terms had +
         0.25 x that of its pairs of neighbours + 0.75 x that of its terms in the last heading, and puts all but the best
         part of an entry last. Raises ValueError or SearchFailed."""
-        if version not in self._ranges:
+        if version not in self._rows:
             raise ValueError(f"no passage of version {version}; there are {', '.join(self.versions)}")
         if type(limit) is not int or not 1 <= limit <= MOST_RESULTS:
             raise ValueError(f"the number of results is {limit}; it can be 1 to {MOST_RESULTS}")
@@ -321,7 +320,7 @@ class Index:
         scored = self._run(
             f"SELECT rowid, bm25(passages, 1.0, {_HEAD_WEIGHT}) FROM passages WHERE passages MATCH ? "
             f"AND rowid BETWEEN ? AND ? ORDER BY 2, 1 LIMIT ?",
-            match, *self._ranges[version], limit if self.profile == "plain" else _REORDERED)
+            match, self._rows[version][0], self._rows[version][-1], limit if self.profile == "plain" else _REORDERED)
         found = [self._row(at) for at, _ in scored]
         if self.profile != "plain":
             if len(found) > _REORDERED_ABOVE:
@@ -372,15 +371,14 @@ class Index:
 
     def passage(self, source_id: str, version: str) -> Passage | None:
         """The passage of an id (not of an alias), as it was put into the index; may raise SearchFailed."""
-        low, high = self._ranges.get(version, (1, 0))
-        at = bisect.bisect_left(range(high + 1), source_id, low, key=self._id_once)
-        found = self._row(at) if at <= high else None
+        rows = self._rows.get(version, range(0))
+        at = bisect.bisect_left(rows, source_id, key=self._id_once)
+        found = self._row(rows[at]) if at < len(rows) else None
         return found if found and found.source_id == source_id else None
 
     def passages(self) -> Iterator[Passage]:
         """Every passage, sorted by version (as text) and id; may raise SearchFailed."""
-        for low, high in self._ranges.values():
-            yield from map(self._row, range(low, high + 1))
+        yield from map(self._row, itertools.chain(*self._rows.values()))
 
     def _row(self, at: int) -> Passage:
         """The passage in a row, or SearchFailed when it is not what was put there."""
