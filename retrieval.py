@@ -245,7 +245,7 @@ def _index_seal(database: sqlite3.Connection) -> int:
         seal = zlib.crc32(value if isinstance(value, bytes) else str(value).encode("utf-8"), seal)
     return seal
 
-class Index:
+class Index(contextlib.AbstractContextManager["Index"]):
     """An FTS5 index over one snapshot: in memory, or in the .sqlite file that `create_store` wrote. Terms are runs of
     letters and digits, case folded, without diacritics; the documents profile also stems them (Porter) and cuts
     unspaced scripts by character. A version is one range of rowids, sorted by id, and so are equal scores."""
@@ -284,9 +284,11 @@ class Index:
             database.execute(_POOL)
         return self
 
-    def close(self) -> None:
-        """Give the database back."""
+    def close(self, *_: object) -> None:
+        """Give the database back, as the end of a `with` does."""
         self._database.close()
+
+    __exit__ = close
 
     @property
     def versions(self) -> tuple[str, ...]:

@@ -129,16 +129,12 @@ class Corpus(NamedTuple):
     profile: str
     source: retrieval.Snapshot | str
 
-    def opened(self) -> contextlib.closing[retrieval.Index]:
-        """Its index, for a `with` that closes it; raises Mistaken."""
-        return contextlib.closing(open_index(self.source))
-
 LARGE = 1_000_000  # a recording has the path and the hash of a snapshot of so many bytes, not its passages
 
 def read_corpus(path: str, named: bool = False) -> Corpus:
     """The snapshot in a file, or in the one that it names by path and hash; raises Mistaken."""
     if path.endswith(".sqlite"):
-        with contextlib.closing(open_index(path)) as index:
+        with open_index(path) as index:
             document = {"path": os.path.abspath(path), "sha256": index.fingerprint}
             return Corpus(document, index.fingerprint, index.profile, path)
     document = read_json(path)
@@ -400,7 +396,7 @@ def posed(options: Options, index: retrieval.Index) -> tuple[Any, list[evaluate.
 def planned(options: Options) -> tuple[str, Recording]:
     """The folder and the recording, still empty, of the run that the flags ask for; raises Mistaken or Mistake."""
     corpus, now = read_corpus(options.snapshot), time.gmtime()
-    with corpus.opened() as index:
+    with open_index(corpus.source) as index:
         given, cases = posed(options, index)
     names, made = [case.id for case in cases], time.strftime("%Y-%m-%dT%H:%M:%SZ", now)
     manifest = tools.new_manifest(vars(options), names, corpus.profile, os.environ, tools.environment(), made)
@@ -444,7 +440,7 @@ def plan_rows(folder: str, recording: Recording, resumed: bool) -> Iterator[tupl
     yield from (("recording", shown_path(folder)), ("key", key_state()))
     if resumed:
         plan = plan_of(recording)
-        with recording.corpus.opened() as index:
+        with open_index(recording.corpus.source) as index:
             played = list(replay(recording, plan, index))
         whole = {at.trial.id: at.json["checks"]["outcome"] for at in played if not at.sending.missing}
         yield from tools.progress_rows([trial.id for trial in plan], whole, recording.exchanges.trials)
@@ -502,7 +498,7 @@ def carry_out(folder: str, journal: provider.Journal, options: Options, played: 
         os.remove(os.path.join(folder, "SHA256SUMS"))
     write_file(os.path.join(folder, "manifest.json"), recording.manifest)
     allowance = tools.allowance(recording.manifest, recording.exchanges.trials, provider.tokens)
-    with recording.corpus.opened() as index:
+    with open_index(recording.corpus.source) as index:
         played.extend(run_live(recording, allowance, options, journal, index))
     try:
         finished = open_recording(folder)
@@ -536,7 +532,7 @@ def replay_command(argv: list[str]) -> int:
     began, recording = time.monotonic(), open_recording(options.recording, options.cases, options.snapshot)
     plan = plan_of(recording)
     chosen = tools.choose(plan, options.case, options.mode, options.repeat)
-    with recording.corpus.opened() as index:
+    with open_index(recording.corpus.source) as index:
         played = list(replay(recording, chosen, index))
         found, differed = [one for at in played for one in at.problems], any(at.sending.differed for at in played)
         changed, planned_ = [] if differed else recording.changed, {trial.id for trial in plan}
@@ -560,7 +556,7 @@ def replay_command(argv: list[str]) -> int:
 def regraded(recording: Recording, path: str, as_json: bool) -> int:
     """Show the stored grades of a recording beside those that today's labels give; nothing is written."""
     stored, (today, cases) = tools.stored(recording.name, recording.report), load(path, load_cases)
-    with recording.corpus.opened() as index:
+    with open_index(recording.corpus.source) as index:
         places = {(case.version, name) for case in cases for name in case.named} | read_in(stored)
         passages = tools.passages_at(index, sorted(places))
     told = evaluate.regrade(stored, recording.documents["cases.json"], today, passages, within)
@@ -613,9 +609,9 @@ def check_command(argv: list[str]) -> int:
         except Faulty as error:
             faults += error.lines
     if not faults:
-        (_, cases), corpus = loaded  # a snapshot that is JSON needs no index: FTS5 may be lacking
-        with corpus.opened() if type(corpus.source) is str else contextlib.nullcontext(corpus.source) as source:
-            count, versions, passages = tools.labelled(source, cases)
+        (_, cases), (_, _, _, source) = loaded  # a snapshot that is JSON needs no index: FTS5 may be lacking
+        with open_index(source) if type(source) is str else contextlib.nullcontext(source) as held:
+            count, versions, passages = tools.labelled(held, cases)
         faults = [f"{shown_path(options.cases)}: {at}" for at in evaluate.label_faults(cases, passages, versions)]
         weak = evaluate.weak_labels(cases, passages, within)
         say(f"{len(cases)} cases, {count} passages")
@@ -683,7 +679,7 @@ def search_command(argv: list[str]) -> int:
         return judged_command(options, query)
     if not query.strip() or len(query) > agent.LONGEST:
         raise Mistaken(f"a query has 1 to {agent.LONGEST} characters and is not blank; this one has {len(query)}")
-    with read_corpus(options.snapshot).opened() as index:
+    with open_index(read_corpus(options.snapshot).source) as index:
         found = tools.found(index, query, options.version, options.k, "{}" if options.json else "[{}]")
     return show(tools.found_lines(found, columns()), found if options.json else None)
 
@@ -692,7 +688,7 @@ def judged_command(options: Options, words: str) -> int:
     as_json = options.judge.lower().endswith(".json")
     queries = load(options.judge, evaluate.load_judged, read_json if as_json else tools.text_by(read_bytes))[1]
     cases = [] if options.cases is None else load(options.cases, load_cases)[1]
-    with read_corpus(options.snapshot).opened() as index:
+    with open_index(read_corpus(options.snapshot).source) as index:
         rankings, aliases = tools.ranked(index, queries, options.judge, words, cases, options.version, options.k)
     told = evaluate.judge(queries, rankings, options.k, True, aliases)
     each = evaluate.rows(told["queries"], "query", *evaluate.MEASURES, "unjudged")
@@ -717,7 +713,7 @@ def carry_build(build: retrieval.Build, out: str, options: Options) -> dict[str,
     """Read the documents and write the snapshot; how many files were used, skipped and refused."""
     before = tools.stamp(out)
     if before:
-        with read_corpus(out).opened() as old:
+        with open_index(read_corpus(out).source) as old:
             tools.keep_others(build, old, options.out, options.version, options.replace)
     counts = {"used": 0, "skipped": 0, "refused": 0}
     def read(path: str) -> bytes:
@@ -801,7 +797,7 @@ def mcp_command(argv: list[str]) -> int:
     """The tools for any MCP client, over standard input and output; nothing is spent or written."""
     lines, path = getattr(sys.stdin, "buffer", sys.stdin or io.BytesIO()), parsed("mcp", argv).snapshot
     with contextlib.suppress(BrokenPipeError):
-        for told in tools.replies(lines.readline, path, lambda: read_corpus(path).opened()):
+        for told in tools.replies(lines.readline, path, lambda: open_index(read_corpus(path).source)):
             print(told, flush=True)
     return DONE
 

@@ -733,14 +733,11 @@ def trip(guard: Mapping[str, Any], snapshot: retrieval.Snapshot, stand_ins: Mapp
     tampered = guard.get("tampered")
     if tampered == "orders":
         snapshot = snapshot._replace(passages=tuple(map(_with_orders, snapshot.passages)))
-    index = (_Changing if tampered == "changed" else retrieval.Index)(snapshot)
     limits = agent.Limits()._replace(**guard.get("limits", {}))
     task = agent.Task("Does write_text overwrite an existing file?", "3.12", guard.get("mode", "agent"), limits)
     model = stand_ins[guard["stand_in"]] if "stand_in" in guard else ask
-    try:
+    with (_Changing if tampered == "changed" else retrieval.Index)(snapshot) as index:
         return agent.Tape(agent.controller(task, Toolbox(index, "3.12"), model, lambda: 2.0 * len(asked)))
-    finally:
-        index.close()
 
 def guard_lines(guard: Mapping[str, Any], end: agent.Fact, columns: int) -> Iterator[str]:
     """Whether a guard held, and what became of the trial."""

@@ -403,7 +403,7 @@ class OverPipes(unittest.TestCase):
             write("Ready in four minutes.")
             source = lines()
             told = [json.loads(at)["result"] for at in tools.replies(
-                lambda most: next(source, b""), path, lambda: run.read_corpus(path).opened())]
+                lambda most: next(source, b""), path, lambda: run.open_index(run.read_corpus(path).source))]
         self.assertEqual([at["isError"] for at in told], [False, True, False])
         self.assertIn("changed_read", told[1]["content"][0]["text"])
 
