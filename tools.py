@@ -112,10 +112,8 @@ class Toolbox:
 
     def terms(self, text: str) -> tuple[str, ...]:
         """The terms of a text, in order, cut as the index cuts them; raises agent.Fault."""
-        try:
+        with _answering():
             return self._index.terms(text)
-        except retrieval.SearchFailed as error:
-            raise _failed(error) from None
 
     def substance(self, quote: str) -> int:
         """How many terms a quote has: repeated ones count, characters of unspaced scripts count one each."""
@@ -123,10 +121,8 @@ class Toolbox:
 
     def search(self, query: str, limit: int) -> tuple[agent.Handle, ...]:
         """At most `limit` handles, best first; raises agent.Fault when the search failed."""
-        try:
+        with _answering():
             ranking = self._index.search(query, self._version, limit)
-        except retrieval.SearchFailed as error:
-            raise _failed(error) from None
         return tuple(
             agent.Handle(at.source_id, rank, at.version, at.text_sha256, len(at.text.encode("utf-8")), at.title)
             for rank, at in enumerate(ranking.passages, 1))
@@ -149,16 +145,16 @@ class Toolbox:
         return f"the quote is not in {agent.shown(handle.source_id)} exactly ({hint}): {agent.shown(quote)}"
 
     def _unchanged(self, handle: agent.Handle) -> retrieval.Passage | None:
-        try:
+        with _answering():
             passage = self._index.passage(handle.source_id, handle.version)
-        except retrieval.SearchFailed as error:
-            raise _failed(error) from None
-        if passage is None or retrieval.text_sha256(passage.text) != handle.text_sha256:
-            return None
-        return passage
+        return passage if passage and retrieval.text_sha256(passage.text) == handle.text_sha256 else None
 
-def _failed(error: retrieval.SearchFailed) -> agent.Fault:
-    return agent.Fault(agent.Reason.SEARCH_FAILED, f"the index did not answer: {error}")
+@contextlib.contextmanager
+def _answering() -> Iterator[None]:
+    try:
+        yield
+    except retrieval.SearchFailed as error:
+        raise agent.Fault(agent.Reason.SEARCH_FAILED, f"the index did not answer: {error}") from None
 
 def _plain(text: str) -> str:
     """The text without what typography alone changes: case, quotes, dashes, white space, invisible marks, accents."""
