@@ -685,8 +685,8 @@ def search_command(argv: list[str]) -> int:
 
 def judged_command(options: Options, words: str) -> int:
     """Search for each judged query of a file, and print the measures of the rankings, each and in the mean."""
-    as_json = options.judge.lower().endswith(".json")
-    queries = load(options.judge, evaluate.load_judged, read_json if as_json else tools.text_by(read_bytes))[1]
+    read = read_json if options.judge.lower().endswith(".json") else functools.partial(tools.text_in, read=read_bytes)
+    queries = load(options.judge, evaluate.load_judged, read)[1]
     cases = [] if options.cases is None else load(options.cases, load_cases)[1]
     with open_index(read_corpus(options.snapshot).source) as index:
         rankings, aliases = tools.ranked(index, queries, options.judge, words, cases, options.version, options.k)

@@ -181,15 +181,12 @@ def labelled(
     places = ((case.version, name) for case in cases for name in case.named)
     return sum(map(source.count, source.versions)), source.versions, passages_at(source, places)
 
-def text_by(read: Callable[[str], bytes]) -> Callable[[str], str]:
-    """What gives the text of a file, which must be UTF-8, of what reads its bytes; raises Mistaken."""
-    def text(path: str) -> str:
-        try:
-            return read(path).decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise Mistaken(f"{path}: not UTF-8: {error}") from None
-
-    return text
+def text_in(path: str, read: Callable[[str], bytes]) -> str:
+    """The text of a file, which must be UTF-8; raises Mistaken."""
+    try:
+        return read(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Mistaken(f"{path}: not UTF-8: {error}") from None
 
 def stored(name: str, report: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     """The trials of a recording's report; raises Mistaken where there is none yet."""
