@@ -540,8 +540,7 @@ def replay_command(argv: list[str]) -> int:
         problems = list(tools.problems(recording.edits, found, report, exchanged, planned_, changed))
         document: Any = report_json(recording, played, problems) if page or options.json else None
         if page:
-            places = {(at.case.version, name) for at in plan for name in at.case.named} | read_in(document["trials"])
-            passages = tools.passages_at(index, sorted(places))
+            passages = tools.passages_told(index, [at.case for at in plan], document["trials"])
             events = recording.exchanges.events
             write_file(options.html, tools.filled(page, document, events, recording.cases, passages))
     shown = replay_lines(recording, chosen, played, bool(options.trace or options.case))
@@ -557,8 +556,7 @@ def regraded(recording: Recording, path: str, as_json: bool) -> int:
     """Show the stored grades of a recording beside those that today's labels give; nothing is written."""
     stored, (today, cases) = tools.stored(recording.name, recording.report), load(path, load_cases)
     with open_index(recording.corpus.source) as index:
-        places = {(case.version, name) for case in cases for name in case.named} | read_in(stored)
-        passages = tools.passages_at(index, sorted(places))
+        passages = tools.passages_told(index, cases, stored)
     told = evaluate.regrade(stored, recording.documents["cases.json"], today, passages, within)
     rows = tools.tables(columns(text=False), evaluate.rows(told, "trial", "stored", "today", "labels"))
     lines = tools.regraded_lines(told, set(evaluate.Outcome), "cases" in recording.changed)
@@ -571,10 +569,6 @@ def tell_edits(*recordings: Recording) -> int:
     for edit in edits:
         complain(edit)
     return DIFFERS if edits else DONE
-
-def read_in(trials: list[dict[str, Any]]) -> set[tuple[str, str]]:
-    """The version and the id of each passage that was read in the trials of a report."""
-    return {(seen.version, name) for seen in (evaluate.Seen(at.get("result")) for at in trials) for name in seen.read}
 
 def empty_page(path: str) -> str:
     """The viewer, for a page at that path; raises Mistaken where something else than a page of the kit stands there."""

@@ -171,6 +171,13 @@ def passages_at(index: retrieval.Index, places: Iterable[tuple[str, str]]) -> li
     found = (index.passage(name, version) for version, name in dict.fromkeys(places))
     return [passage._asdict() for passage in found if passage]
 
+def passages_told(index: retrieval.Index, cases: Iterable[Any], trials: Iterable[Any]) -> list[dict[str, Any]]:
+    """Those passages that the labels of cases name, or that were read in the trials of a report, as JSON."""
+    results = [_at(trial, dict, "result") for trial in trials]
+    seen = [(_at(result, str, "version"), at) for result in results for at in _at(result, list, "observations")]
+    read = {(version, _at(at, str, "result", "source_id")) for version, at in seen if _at(at, str, "tool") == "read"}
+    return passages_at(index, sorted(read.union((case.version, name) for case in cases for name in case.named)))
+
 def labelled(
     source: retrieval.Index | retrieval.Snapshot, cases: Iterable[Any]
 ) -> tuple[int, tuple[str, ...], list[dict[str, Any]]]:
