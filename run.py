@@ -383,8 +383,6 @@ def posed(options: Options, index: retrieval.Index) -> tuple[Any, list[evaluate.
         faults = evaluate.label_faults(cases, passages, versions)
         if faults:
             raise Mistaken(*(f"{shown_path(options.cases)}: {fault}" for fault in faults))
-        if options.case not in (None, *(case.id for case in cases)):
-            raise Mistaken(f"no case {agent.shown(options.case)}; there are {', '.join(case.id for case in cases)}")
         return given, cases
     case = {"question": agent.typed(options.question), "version": tools.version_of(options.version, index.versions)}
     given = {"cases": [{"id": "question", **case, "split": "asked"}]}

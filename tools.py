@@ -369,6 +369,8 @@ def new_manifest(
 ) -> dict[str, Any]:
     """The plan that the flags ask for, over a snapshot of a profile, its hashes apart; raises Mistaken or
     agent.Mistake."""
+    if flags["case"] not in (None, *cases):
+        raise Mistaken(f"no case {agent.shown(flags['case'])}; there are {', '.join(cases)}")
     limits, candidates = PROFILES[profile]
     model = flags["model"].removeprefix("models/")
     temperature = {} if flags["temperature"] is None else {"temperature": flags["temperature"]}
