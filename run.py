@@ -669,8 +669,6 @@ def search_command(argv: list[str]) -> int:
     query = agent.typed(options.words)
     if options.judge is not None:
         return judged_command(options, query)
-    if not query.strip() or len(query) > agent.LONGEST:
-        raise Mistaken(f"a query has 1 to {agent.LONGEST} characters and is not blank; this one has {len(query)}")
     with open_index(read_corpus(options.snapshot).source) as index:
         found = tools.found(index, query, options.version, options.k, "{}" if options.json else "[{}]")
     return show(tools.found_lines(found, columns()), found if options.json else None)

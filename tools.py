@@ -233,6 +233,8 @@ def ranked(
 
 def found(index: retrieval.Index, query: str, wanted: str | None, limit: int, mark: str) -> dict[str, Any]:
     """What a search by hand finds, as JSON, each matched word in a snippet put into `mark`; raises Mistaken."""
+    if not query.strip() or len(query) > agent.LONGEST:
+        raise Mistaken(f"a query has 1 to {agent.LONGEST} characters and is not blank; this one has {len(query)}")
     version = version_of(wanted, index.versions)
     try:
         ranking = index.search(query, version, limit)
