@@ -469,10 +469,6 @@ def is_report(value: object) -> bool:
     trials = value.get("trials") if isinstance(value, dict) else None
     return isinstance(trials, list) and all(isinstance(at, dict) and isinstance(at.get("id"), str) for at in trials)
 
-def unmeasured(report: Mapping[str, Any]) -> list[str]:
-    """The ids of the trials of a report that were not measured."""
-    return [at["id"] for at in report["trials"] if outcome_of(at) == Outcome.NOT_MEASURED]
-
 def report(trials: list[dict[str, Any]], known: Mapping[str, Any]) -> dict[str, Any]:
     """A report over graded trials: what is `known` of their run, in the order of REPORT, and their summary."""
     parts = {**known, "trials": trials, "summary": summarize(trials)}

@@ -413,7 +413,8 @@ def resumable(options: Options) -> tuple[str, Recording]:
     """The folder and the recording of a run that can go on; raises Mistaken where it cannot, or its inputs changed."""
     folder = tools.find_recording(options.resume, RECORDINGS)
     recording = open_recording(folder)
-    faulted = evaluate.unmeasured(recording.report or {"trials": []})
+    trials = (recording.report or {"trials": []})["trials"]
+    faulted = any(evaluate.outcome_of(at) == "not_measured" for at in trials)
     if recording.report and tools.UNSEALED not in recording.edits and not (faulted and options.retry_faults):
         rest = "runs its unmeasured trials again" if faulted else "has nothing to run: all its trials were measured"
         raise Mistaken(f"recording {recording.name} is finished; --retry-faults {rest}")
