@@ -360,7 +360,7 @@ class Index(contextlib.AbstractContextManager["Index"]):
         """The part of a text with most of a query's words, else its beginning: pieces, and whether each is a match. At
         most `words` (1 to 64) words on one line, `...` where some were left out. May raise SearchFailed."""
         match = self._wanted(query, passage.version)[1]
-        text = _searched(passage.text.replace("\x00", " "), self.profile)
+        text = _searched(passage.text[:50_000].replace("\x00", " "), self.profile)  # matches are paired: n * n
         mark = next(char for char in map(chr, range(1, 0x110000)) if char not in text)
         self._run("REPLACE INTO cut (rowid, text) VALUES (1, ?)", text)
         cut = f"SELECT snippet(cut, 0, ?, ?, '...', {words}) FROM cut WHERE cut MATCH ?"

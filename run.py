@@ -4,6 +4,7 @@ It decides nothing about a trial, sends nothing and judges nothing itself. With 
 Read in this order: reading what people give - recordings - replaying - showing - live runs - the commands.
 """
 
+import os
 import sys
 
 if sys.version_info < (3, 11):
@@ -14,13 +15,14 @@ if __name__ == "__main__":
     import gc
     sys.excepthook = lambda *at: None if at[0] is KeyboardInterrupt else sys.__excepthook__(*at)  # at the imports
     gc.set_threshold(100_000)  # a replay keeps what it makes: looking for garbage would cost a tenth of its time
+    if sys.flags.safe_path:  # python3 -I or -P: the other rooms stand beside this file all the same
+        sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 
 import contextlib
 import functools
 import hashlib
 import io
 import json
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace as Options
@@ -86,8 +88,17 @@ def read_json(path: str) -> Any:
 
 def shown_path(path: str) -> str:
     """The path for a message, short where it lies in the kit."""
-    inside = os.path.relpath(path or os.curdir, HERE)
-    return path if inside.startswith("..") else inside
+    inside = ".."
+    with contextlib.suppress(OSError):  # where the working directory is gone
+        inside = os.path.relpath(path or os.curdir, HERE)
+    return path or "''" if not path or inside.startswith("..") else inside
+
+def listed(folder: str) -> list[str]:
+    """The names in a folder, sorted; raises Mistaken."""
+    try:
+        return sorted(os.listdir(folder))
+    except OSError as error:
+        raise Mistaken(f"{shown_path(folder)}: {error.strerror}") from None
 
 def load(path: str, parse: Callable[[Any], Loaded], read: Callable[[str], Any] = read_json) -> tuple[Any, Loaded]:
     """The document in a file and what `parse` makes of it; raises Faulty with every fault of the file."""
@@ -140,7 +151,7 @@ def read_corpus(path: str, named: bool = False) -> Corpus:
     document = read_json(path)
     if isinstance(document, dict) and document.keys() == {"path", "sha256"} and type(document["path"]) is str:
         if named or not os.path.isfile(document["path"]):
-            raise Mistaken(f"{shown_path(path)}: its snapshot {document['path']} is not there; give it by --snapshot")
+            raise Mistaken(f"{shown_path(path)}: its snapshot {document['path']} is no file; give it by --snapshot")
         return read_corpus(document["path"], named=True)
     snapshot, sha256 = load(path, retrieval.load_snapshot, lambda path: document)[1], provider.fingerprint(document)
     if os.path.getsize(path) >= LARGE:
@@ -181,7 +192,7 @@ class Recording(NamedTuple):
 def open_recording(name: str, cases_path: str | None = None, snapshot_path: str | None = None) -> Recording:
     """The recording of that name or path, with other cases or passages if wanted; raises Mistaken."""
     folder = tools.find_recording(name, RECORDINGS)
-    files = {file: os.path.join(folder, file) for file in os.listdir(folder)}
+    files = {file: os.path.join(folder, file) for file in listed(folder)}
     for path in (path for name, path in files.items() if name in tools.FILES and not os.path.isfile(path)):
         raise Mistaken(f"{shown_path(path)}: not an ordinary file")
     path = os.path.join(folder, "manifest.json")
@@ -189,7 +200,7 @@ def open_recording(name: str, cases_path: str | None = None, snapshot_path: str 
     given, cases = load(files.get("cases.json", CASES) if cases_path is None else cases_path, load_cases)
     corpus = read_corpus(files.get("snapshot.json", SNAPSHOT) if snapshot_path is None else snapshot_path)
     report = read_json(files["report.json"]) if "report.json" in files else None
-    if report is not None and not evaluate.is_report(report):
+    if "report.json" in files and not evaluate.is_report(report):
         raise Mistaken(f"{shown_path(files['report.json'])}: not a report: it has no list of trials with ids")
     path = os.path.join(folder, "exchanges.jsonl")
     try:
@@ -205,7 +216,7 @@ def open_recording(name: str, cases_path: str | None = None, snapshot_path: str 
 
 def digests(folder: str, ends: tuple[str, ...] = ("",)) -> dict[str, str]:
     """The SHA-256, in hex, of each ordinary file in a folder whose name ends so; raises Mistaken."""
-    paths = {name: os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.endswith(ends)}
+    paths = {name: os.path.join(folder, name) for name in listed(folder) if name.endswith(ends)}
     return {name: hashlib.sha256(read_bytes(path)).hexdigest() for name, path in paths.items() if os.path.isfile(path)}
 
 def input_hashes(cases: Any, snapshot: str, config: Any) -> dict[str, str]:
@@ -483,7 +494,9 @@ def execute(folder: str, options: Options) -> int:
         why = "interrupted" if isinstance(error, KeyboardInterrupt) else f"stopped: {error}"
         go_on = f"python3 run.py --live --resume {os.path.basename(folder)} --execute-approved"
         go_on += " --resend" * options.resend + " --retry-faults" * options.retry_faults
-        complain(f"{why}; {len(played)} trials are done and kept; go on with: {go_on}")
+        faults = sum(at.json["checks"]["outcome"] == "not_measured" for at in played)
+        again = f", {faults} of them ended by a fault, which --retry-faults runs again" if faults else ""
+        complain(f"{why}; {len(played)} trials are done and kept{again}; go on with: {go_on}")
         return TERMINATED if error.args == ("SIGTERM",) else INTERRUPTED if why == "interrupted" else STOPPED
 
 def carry_out(folder: str, journal: provider.Journal, options: Options, played: list[Played]) -> int:
@@ -520,7 +533,7 @@ def carry_out(folder: str, journal: provider.Journal, options: Options, played: 
 # === The commands =====================================================================================================
 def replay_command(argv: list[str]) -> int:
     """Replay a recording, print what came out, and say whether it is what was recorded."""
-    listed = "\n".join(f"  {word:8} {(does.__doc__ or '').splitlines()[0]}" for word, does in WORDS.items())
+    listed = "\n".join(f"  {word:8} {(does.__doc__ or '').partition(chr(10))[0]}" for word, does in WORDS.items())
     about = "With no word, replay a recording; --live plans a live run. The words:\n" + listed
     options = parsed("", argv, about)
     if options.regrade:
@@ -854,17 +867,16 @@ def answer(argv: list[str]) -> int:
         return live_command(argv) if "--live" in argv else replay_command(argv)
     except SystemExit:  # argparse has shown its help
         return DONE
-    except (Mistaken, agent.Mistake) as error:
+    except (Mistaken, agent.Mistake, OSError) as error:
+        if isinstance(error, OSError):
+            if error.filename is None:  # a closed pipe, say
+                raise
+            error = Mistaken(f"{shown_path(error.filename)}: {error.strerror}")
         for line in getattr(error, "lines", [str(error)]):
             complain(line)
         if "--json" in argv:
             reason = {"reason": str(error.reason)} if error.reason else {}
             show((), {"error": {"code": MISTAKEN, "message": str(error), **reason}})
-        return MISTAKEN
-    except OSError as error:
-        if error.filename is None:  # a closed pipe, say
-            raise
-        complain(f"{shown_path(error.filename)}: {error.strerror}")
         return MISTAKEN
     except KeyboardInterrupt as error:
         complain("interrupted")

@@ -246,7 +246,13 @@ def found(index: retrieval.Index, query: str, wanted: str | None, limit: int, ma
         place = {"source_id": at.source_id, "rank": rank, "version": version, "title": at.title, "url": at.url}
         candidates.append({**place, "snippet": snippet})
     known = {"query": query, "terms": list(dict.fromkeys(index.terms(query))), "version": version}
-    return {**known, "profile": index.profile, "outcome": str(ranking.outcome), "candidates": candidates}
+    told = {"profile": index.profile, "outcome": str(ranking.outcome), "candidates": candidates}
+    return {**known, **told, **({} if candidates else _hint(index.profile, query))}
+
+def _hint(profile: str, query: str) -> dict[str, str]:
+    """`{"hint"}` of why a query found nothing where its script is the likely reason, else nothing."""
+    hint = "the plain profile finds only whole runs of text without spaces, and of Korean whole words"
+    return {"hint": hint} if profile == "plain" and re.search(retrieval.BY_CHARACTER, query) else {}
 
 # === Plans ============================================================================================================
 MANIFEST: dict[str, type] = {
@@ -280,8 +286,9 @@ def _check_allowances(manifest: dict[str, Any]) -> None:
         raise Mistaken("hashes are not all strings, or budget has an unknown name")
     if type(output) is not int or not 1 <= output <= 65_536:
         raise Mistaken(f"maxOutputTokens is {agent.shown(output)}: 1 to 65536")
-    if not 0 <= manifest["config"].get("temperature", 0) <= 2:
-        raise Mistaken(f"temperature is {manifest['config']['temperature']}: 0 to 2")
+    temperature = manifest["config"].get("temperature", 0)
+    if type(temperature) not in (int, float) or not 0 <= temperature <= 2:
+        raise Mistaken(f"temperature is {agent.shown(temperature)}: 0 to 2")
     for name in limits.keys() - set(agent.Limits._fields):
         raise Mistaken(f"no limit has the name {agent.shown(name)}; there are {', '.join(agent.Limits._fields)}")
     for name in (name for name in agent.Limits._fields if name not in limits):
@@ -411,8 +418,8 @@ def plan(recording: str, manifest: Mapping[str, Any], cases: Iterable[Any]) -> l
     """The trials of a recording, in the order they were run; raises Mistaken."""
     known = {case.id: case for case in cases}
     for name in (name for name in manifest["cases"] if name not in known):
-        raise Mistaken(f"recording {recording} has the case {name}, and the cases file does not: a replay answers only"
-                       " what was recorded")
+        raise Mistaken(f"recording {recording} has the case {name[:100]}, and the cases file does not: a replay answers"
+                       " only what was recorded")
     return [
         Planned(f"{name}-{mode}-{repeat}", known[name], repeat, mode)
         for repeat in range(1, manifest["repeats"] + 1) for name in manifest["cases"] for mode in manifest["modes"]
@@ -451,7 +458,7 @@ def broken_seals(sums: str | None, digests: Mapping[str, str]) -> Iterator[str]:
         if name in digests and digests[name] != digest:
             yield f"{name} was edited after the run: it is not what SHA256SUMS says"
         elif name not in digests and name != "report.json":
-            yield f"{name or digest} is named in SHA256SUMS and is not there"
+            yield f"{(name or digest)[:100] or 'an empty line'} is named in SHA256SUMS and is not there"
     unnamed = (FILES - {"SHA256SUMS"}) & digests.keys() - {name for _, name in lines}
     yield from (f"{name} is not named in SHA256SUMS" for name in sorted(unnamed))
 
@@ -894,8 +901,7 @@ def found_lines(found: Mapping[str, Any], columns: int) -> Iterator[str]:
         yield visible(f"   {at['source_id']}  {at['url']}" if at["title"] else f"   {at['url']}")
     if not found["candidates"]:
         yield f"nothing matched {' '.join(found['terms'])}" if found["terms"] else "the query has no searchable term"
-        if found["profile"] == "plain" and re.search(retrieval.BY_CHARACTER, found["query"]):
-            yield "the plain profile finds only whole runs of text without spaces, and of Korean whole words"
+        yield from (found["hint"],) if "hint" in found else ()
 
 def trace_lines(
     trial: str, about: str, tape: agent.Tape, graded: Mapping[str, Any], sentences: Mapping[str, str], columns: int
@@ -964,6 +970,8 @@ def regraded_lines(told: Sequence[Mapping[str, Any]], outcomes: set[str], unkept
     graded = [at for at in told if at["today"] in outcomes]
     if unkept:
         yield "the labels were changed since the run, which keeps none of its own: which of them, cannot be told"
+    if told and not graded:
+        yield "none of these cases is in the cases file: --cases names theirs"
     changed = sum(at["stored"] != at["today"] for at in graded)
     rest = f"{len(told) - len(graded)} trials have no grade of today; " if len(graded) < len(told) else ""
     yield f"{changed} of {len(graded)} grades are others today; {rest}nothing was written"
@@ -1082,7 +1090,7 @@ def _tools(versions: Sequence[str]) -> list[dict[str, Any]]:
              "outputSchema": gives} for name, told, takes, gives in (
         ("search", f"Find passages by words, best first: handles, no text, to read. Versions: {', '.join(versions)}.",
          _form({"query": {**_TEXT, "maxLength": agent.LONGEST}}, version=version, limit=limit),
-         _form({"query": _TEXT, "version": _TEXT, "outcome": _TEXT, "candidates": candidates})),
+         _form({"query": _TEXT, "version": _TEXT, "outcome": _TEXT, "candidates": candidates}, hint=_TEXT)),
         ("read", f"A passage by its handle: text, url. Refused with another hash, or above {PASSAGE_BYTES} bytes.",
          _form({"source_id": _TEXT, "text_sha256": _TEXT}, version=version),
          _form({**_RECEIPT, "url": _TEXT, "text": _TEXT})))]
@@ -1118,7 +1126,8 @@ def _searched(index: retrieval.Index, query: str, version: str = "", limit: int 
     handles = [{**at._asdict(), "title": at.title[:TITLE_CHARACTERS]} for at in box.search(query, limit)]
     came = retrieval.Outcome
     outcome = came.FOUND if handles else came.NOTHING_MATCHED if box.terms(query) else came.NO_SEARCHABLE_TERM
-    return {"query": query, "version": version, "outcome": str(outcome), "candidates": handles}
+    told = {} if handles else _hint(index.profile, query)
+    return {"query": query, "version": version, "outcome": str(outcome), "candidates": handles, **told}
 
 def _read(index: retrieval.Index, source_id: str, text_sha256: str, version: str = "") -> dict[str, Any]:
     known = [at for one in ([version] if version else index.versions) if (at := index.passage(source_id, one))]

@@ -84,7 +84,7 @@ class Compare(Desk):
                 ran = self.kit(*argv)
                 self.assertEqual(ran.code, 1, ran)
                 self.assertIn("mine: report.json was edited after the run", ran.err)
-        self.assertIn("of 0 pairs", self.kit("compare", "mine").out)
+        self.assertIn("nothing to compare: of 0 pairs", self.kit("compare", "mine").out)
 
     def test_the_searches_are_measured_beside_the_outcomes(self) -> None:
         lines = self.lines("compare", "published")
@@ -214,6 +214,10 @@ class Regrade(Desk):
                 self.assert_refused(self.kit("--regrade", *flag), "--regrade", flag[0])
         told = json.loads(self.kit("--regrade", "--recording", "mine", "--cases", "today.json", "--json").out)
         self.assertEqual([at["labels"] for at in told][:1], [["answer_patterns"]])
+        others = [{**cases["cases"][0], "id": "another"}]
+        write(json.dumps({"cases": others}), "others.json")
+        lines = self.lines("--regrade", "--recording", "mine", "--cases", "others.json")
+        self.assertIn("none of these cases is in the cases file: --cases names theirs", lines)
 
 
 class TimeOut(Desk):

@@ -105,7 +105,7 @@ class Comparing(unittest.TestCase):
             ("ppppp", "fffff", [0, 5, 0, 0], "cannot be told apart: of 5 pairs"),
             ("pppppp", "ffffff", [0, 6, 0, 0], "a passed more often: of 6 pairs 6 passed only in a, 0 only in b"),
             ("ffffff", "pppppp", [0, 0, 6, 0], "b passed more often: of 6 pairs 0 passed only in a, 6 only in b"),
-            ("", "", [0, 0, 0, 0], "cannot be told apart: of 0 pairs"),
+            ("", "", [0, 0, 0, 0], "nothing to compare: of 0 pairs"),
         ):
             with self.subTest(a=a, b=b):
                 words = {"p": "pass", "f": "fail"}

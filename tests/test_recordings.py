@@ -1236,7 +1236,8 @@ class ExitCodes(Kit):
                 self.assertMistaken(self.main(), line)
 
     def test_a_report_that_is_none_is_refused_and_a_trial_it_lacks_is_told(self) -> None:
-        for content in (b"", b"{}", b"[]", b'{"trials": {}}', b'{"trials": [1]}', b'{"trials": [{"id": 1}]}'):
+        for content in (b"", b"null", b"{}", b"[]", b'{"trials": {}}', b'{"trials": [1]}', b'{"trials": [{"id": 1}]}',
+                        b'{"trials": [], "in_doubt": 5}', b'{"trials": [], "in_doubt": "overwrite-fixed-1"}'):
             with self.subTest(content=content):
                 self.write("report.json", content)
                 self.assertMistaken(self.main(), "report.json: ")

@@ -1467,6 +1467,17 @@ class Places(CommandLine):
             [sys.executable, "-c", program, os.path.join(ROOT, "run.py"), "--repeat", "1"], cwd=self.folder,
             env=self.environment(), capture_output=True, timeout=60, check=False)
         self.assertEqual((done.returncode, done.stderr.decode()), (0, ""))
+        with mock.patch("os.getcwd", side_effect=FileNotFoundError(2, "No such file or directory")):
+            self.check_one_line(here("--cases", "gone.json"), "gone.json: No such file")
+
+    def test_it_replays_whatever_python_leaves_out(self) -> None:
+        """Docstrings, asserts, the folder of the script, the user's folders and settings, site-packages."""
+        for flags in (("-OO",), ("-I",), ("-P",), ("-E", "-s", "-S"), ("-bb", "-W", "error")):
+            with self.subTest(flags=flags):
+                done = subprocess.run(
+                    [sys.executable, *flags, os.path.join(ROOT, "run.py"), "--repeat", "1"], cwd=self.folder,
+                    env=self.environment(), capture_output=True, timeout=60, check=False)
+                self.assertEqual((done.returncode, done.stderr.decode()), (0, ""))
 
     def test_a_replay_writes_nothing(self) -> None:
         """In a copy that is read-only, with blanks and accents in its name, with any opening for writing refused."""
@@ -1934,6 +1945,26 @@ class Doctor(CommandLine):
     def test_it_says_what_this_machine_has_and_that_the_recording_is_whole(self) -> None:
         """Python, platform, SQLite, FTS5, the key's variable, each recording; exit code 0."""
         self.check(0, "recording published: whole")
+
+    def test_a_recording_that_cannot_be_listed_hides_no_other(self) -> None:
+        """As one of another user's: doctor and review name it and go on, and a replay says it in JSON too."""
+        shutil.copytree(PUBLISHED, self.recording("another"))
+        listdir, closed = os.listdir, self.recording("another")
+
+        def listing(path: str) -> list[str]:
+            if path == closed:
+                raise PermissionError(13, "Permission denied", path)
+            return listdir(path)
+
+        with mock.patch("os.listdir", listing):
+            told = f"{os.path.join('recordings', 'another')}: Permission denied"
+            self.check(1, f"recording another: {told}", "recording published: whole")
+            self.assertIn(f"another cannot be read: {told}", here("review").lines)
+            ran = here("--recording", "another", "--json")
+            self.assertEqual((ran.code, json.loads(ran.out)["error"]["message"]), (2, told))
+        ran = here("--json", "--html", os.path.join(self.folder, "nowhere", "page.html"))
+        self.assertEqual(ran.code, 2)
+        self.assertIn("No such file", json.loads(ran.out)["error"]["message"])
 
     def test_it_says_which_variable_has_the_key_and_never_the_key(self) -> None:
         """As a live run would take it; that there is none is no fault."""

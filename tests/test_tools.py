@@ -346,6 +346,7 @@ class Plans(unittest.TestCase):
     def test_each_bound_is_taken_and_what_is_past_it_refused(self) -> None:
         """Both sides of each."""
         tokens, warm = "maxOutputTokens is {}: 1 to 65536", "temperature is {}: 0 to 2"
+        cold: tuple[Any, ...] = (-0.1, -1, 2.1, 3, "0", [], True, None)
         plan = "format is to be 1, repeats 1 to 100, and modes and cases not empty"
         strings = "hashes are not all strings, or budget has an unknown name"
         unknown = "no limit has the name {}; there are model_calls, searches, reads, source_bytes, seconds"
@@ -355,7 +356,7 @@ class Plans(unittest.TestCase):
                 (value, tokens.format(agent.shown(value)))
                 for value in (0, -1, 65_537, 1.0, 1024.0, True, None, "1024", [1024]))),
             (("config", "temperature"), (0, 0.0, 0.1, 1.9, 2, 2.0), tuple(
-                (value, warm.format(value)) for value in (-0.1, -1, 2.1, 3))),
+                (value, warm.format(agent.shown(value))) for value in cold)),
             (("repeats",), (1, 100), ((0, plan), (-1, plan), (101, plan))),
             (("modes",), (["fixed"], ["agent"]), (([], plan), (["agent", "agent"], "modes names one twice"),
                                                   (["both"], 'invalid_mode: the path is "both"; '
@@ -412,6 +413,8 @@ class Seals(unittest.TestCase):
             ("its own cases", sums, files | {"cases.json": one}, ["cases.json is not named in SHA256SUMS"]),
             ("empty", "", files, [f"{at} is not named in SHA256SUMS" for at in sorted(files)]),
             ("a line that is none", sums + "hello\n", files, [gone.format("hello")]),
+            ("an empty line", sums + "\n", files, [gone.format("an empty line")]),
+            ("no text of lines", sums + "x" * 5_000, files, [gone.format("x" * 100)]),
             ("no seal beside a report", None, files,
              ["SHA256SUMS is missing: whether a file was edited cannot be told"]),
             ("no seal and no report", None, {"manifest.json": one, "exchanges.jsonl": two}, []),
@@ -491,6 +494,8 @@ class Words(Tools):
             ("\u914d\u7f6e" * 8, 24, ["   text: " + "\u914d\u7f6e" * 3 + "\u914d", "       " + "\u7f6e\u914d" * 4,
                                      "       \u7f6e"]),  # two columns each
             ("e\u0301" * 20, 40, ["   text: " + "e\u0301" * 20]),  # and a combining mark takes none
+            ("\u914d" * 100_000, 40, ["   text: " + "\u914d" * 15, *["       " + "\u914d" * 16] * 6_249,
+                                       "       \u914d"]),  # which is not measured anew for each line
             ("in " + "x" * 17, 24, ["   text: in", "       " + "x" * 17]), ("    in a block\n  of code", 40,
                                                                        ["   text:     in a block", "         of code"]),
         ):
