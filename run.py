@@ -408,7 +408,7 @@ def planned(options: Options) -> tuple[str, Recording]:
     with open_index(corpus.source) as index:
         given, cases = posed(options, index)
     names, made = [case.id for case in cases], time.strftime("%Y-%m-%dT%H:%M:%SZ", now)
-    manifest = tools.new_manifest(vars(options), names, corpus.profile, os.environ, tools.environment(), made)
+    manifest = tools.new_manifest(vars(options), names, corpus.profile, os.environ, made)
     hashes = input_hashes(given, corpus.sha256, manifest["config"])
     manifest["hashes"] = {**hashes, "sources": provider.fingerprint(digests(HERE, (".py",)))}
     usual = time.strftime("%Y%m%dT%H%M%SZ-", now) + manifest["model"]

@@ -373,8 +373,7 @@ def allowed(manifest: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, 
     return {"batch_request_cap": requests, "budget": budget}
 
 def new_manifest(
-    flags: Mapping[str, Any], cases: list[str], profile: str, environ: Mapping[str, str], machine: dict[str, str],
-    now: str,
+    flags: Mapping[str, Any], cases: list[str], profile: str, environ: Mapping[str, str], now: str
 ) -> dict[str, Any]:
     """The plan that the flags ask for, over a snapshot of a profile, its hashes apart; raises Mistaken or
     agent.Mistake."""
@@ -393,7 +392,7 @@ def new_manifest(
         "batch_request_cap": MOST_REQUESTS, "budget": {},
         "candidates": candidates if flags["candidates"] is None else flags["candidates"], "repeats": flags["repeats"],
         "modes": [mode for mode in ("fixed", "agent") if flags["mode"] in (None, mode)],
-        "cases": [name for name in cases if flags["case"] in (None, name)], "hashes": {}, "environment": machine,
+        "cases": [name for name in cases if flags["case"] in (None, name)], "hashes": {}, "environment": environment(),
     }
     check_manifest(manifest)
     return manifest | {"batch_request_cap": min(worst_requests(manifest), MOST_REQUESTS)}
