@@ -598,12 +598,7 @@ def replay_lines(recording: Recording, chosen: list[tools.Planned], played: list
         about = f"{at.trial.case.split}, {recording.corpus.profile} profile"
         yield from tools.trace_lines(at.trial.id, about, at.tape, at.json, sentences, columns())
     yield from trial_lines(played)
-    if recording.report is None:
-        yield "report.json is not there: nothing to compare the trials with"
-        doubt = agent.Reason.REPLY_IN_DOUBT
-        whole = {at.trial.id for at in played if not (at.sending.missing or at.tape[-1].reason is doubt)}
-        lacking = ", ".join(trial.id for trial in chosen if trial.id not in whole)
-        yield from tools.paragraphs("not recorded to the end", lacking, columns(), 0) if lacking else ()
+    yield from tools.unfinished_lines(chosen, played, columns()) if recording.report is None else ()
 
 def check_command(argv: list[str]) -> int:
     """What is wrong or weak in cases, labels and passages."""

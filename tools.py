@@ -929,6 +929,14 @@ def replay_lines(name: str, manifest: Mapping[str, Any], columns: int) -> Iterat
     yield from paragraphs(f"recording {name}", about, columns, 0)
     yield ""
 
+def unfinished_lines(chosen: Iterable[Planned], played: Iterable[Any], columns: int) -> Iterator[str]:
+    """What a run in progress lacks: its report, and the end of those trials, of run's `Played`, that have none."""
+    yield "report.json is not there: nothing to compare the trials with"
+    doubt = agent.Reason.REPLY_IN_DOUBT
+    whole = {at.trial.id for at in played if not (at.sending.missing or at.tape[-1].reason is doubt)}
+    lacking = ", ".join(trial.id for trial in chosen if trial.id not in whole)
+    yield from paragraphs("not recorded to the end", lacking, columns, 0) if lacking else ()
+
 def tables(most: int, *each: list[list[str]]) -> Iterator[str]:
     """Tables, at most so many columns wide, each with an empty line below it."""
     for rows in each:
