@@ -224,10 +224,6 @@ def input_hashes(cases: Any, snapshot: str, config: Any) -> dict[str, str]:
     inputs = {"prompt": provider.PROMPT, "schema": provider.SCHEMA, "config": config, "cases": cases}
     return {name: provider.fingerprint(value) for name, value in inputs.items()} | {"snapshot": snapshot}
 
-def plan_of(recording: Recording) -> list[tools.Planned]:
-    """The trials of a recording, in the order they were run; raises Mistaken."""
-    return tools.plan(recording.name, recording.manifest, recording.cases)
-
 # === Replaying ========================================================================================================
 class Played(NamedTuple):
     """A trial that was run again: its facts, its exchanges, its part of the report, and what did not agree."""
@@ -322,7 +318,7 @@ def trial_lines(played: list[Played]) -> Iterator[str]:
 def run_live(recording: Recording, allowance: agent.Allowance, options: Options, journal: provider.Journal,
              index: retrieval.Index) -> Iterator[Played]:
     """Run the trials of the plan in order; raises agent.Stopped where going on would help nobody."""
-    faults, plan, manifest = 0, plan_of(recording), recording.manifest
+    faults, plan, manifest = 0, tools.plan(recording), recording.manifest
     post = functools.partial(provider.post, manifest["endpoint"], provider.find_key(os.environ)[1])
     for at, trial in enumerate(plan, 1):
         live = provider.Live(
@@ -449,7 +445,7 @@ def plan_rows(folder: str, recording: Recording, resumed: bool) -> Iterator[tupl
     yield from tools.plan_rows(recording.manifest, provider.REQUEST_BYTES)
     yield from (("recording", shown_path(folder)), ("key", key_state()))
     if resumed:
-        plan = plan_of(recording)
+        plan = tools.plan(recording)
         with open_index(recording.corpus.source) as index:
             played = list(replay(recording, plan, index))
         whole = {at.trial.id: at.json["checks"]["outcome"] for at in played if not at.sending.missing}
@@ -542,7 +538,7 @@ def replay_command(argv: list[str]) -> int:
         return regraded(recording, CASES if options.cases is None else options.cases, options.json)
     page = "" if options.html is None else empty_page(options.html)
     began, recording = time.monotonic(), open_recording(options.recording, options.cases, options.snapshot)
-    plan = plan_of(recording)
+    plan = tools.plan(recording)
     chosen = tools.choose(plan, options.case, options.mode, options.repeat)
     with open_index(recording.corpus.source) as index:
         played = list(replay(recording, chosen, index))
@@ -785,7 +781,7 @@ def review_command(argv: list[str]) -> int:
             told.append(f"{name} cannot be read: {error}")
             continue
         trials = (recording.report or {"trials": []})["trials"]
-        about = (name, recording.manifest, len(trials), len(plan_of(recording)))
+        about = (name, recording.manifest, len(trials), len(tools.plan(recording)))
         rows.append(tools.review_row(*about, finished=recording.report is not None, odd=recording.odd))
         told += [f"{name} is not finished: python3 run.py --live --resume {name}"] * (recording.report is None)
         told += [f"{name}: {line}" for line in (*recording.odd, *tools.contradictions(trials))]

@@ -413,12 +413,12 @@ class Planned(NamedTuple):
     repeat: int
     mode: str
 
-def plan(recording: str, manifest: Mapping[str, Any], cases: Iterable[Any]) -> list[Planned]:
-    """The trials of a recording, in the order they were run; raises Mistaken."""
-    known = {case.id: case for case in cases}
+def plan(recording: Any) -> list[Planned]:
+    """The trials of a recording, which is run's `Recording`, in the order they were run; raises Mistaken."""
+    manifest, known = recording.manifest, {case.id: case for case in recording.cases}
     for name in (name for name in manifest["cases"] if name not in known):
-        raise Mistaken(f"recording {recording} has the case {name[:100]}, and the cases file does not: a replay answers"
-                       " only what was recorded")
+        raise Mistaken(f"recording {recording.name} has the case {name[:100]}, and the cases file does not: a replay"
+                       " answers only what was recorded")
     return [
         Planned(f"{name}-{mode}-{repeat}", known[name], repeat, mode)
         for repeat in range(1, manifest["repeats"] + 1) for name in manifest["cases"] for mode in manifest["modes"]

@@ -14,6 +14,7 @@ import evaluate
 import provider
 import retrieval
 import run
+import tools
 from tests import support
 from tests.support import ROOT, Clock, ScriptedModel, WatchedTools, decision
 
@@ -39,7 +40,7 @@ def sent(recording: run.Recording, cases: list[evaluate.Case]) -> dict[str, list
     requests: dict[str, list[str]] = {}
     place = {case.question: number for number, case in enumerate(recording.cases)}
     try:
-        for planned in run.plan_of(recording):
+        for planned in tools.plan(recording):
             replies = recording.exchanges.trials[planned.id]
             bodies = requests[planned.id] = []
             case = cases[place[planned.case.question]]
