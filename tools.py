@@ -287,7 +287,7 @@ def _check_allowances(manifest: dict[str, Any]) -> None:
     if type(output) is not int or not 1 <= output <= 65_536:
         raise Mistaken(f"maxOutputTokens is {agent.shown(output)}: 1 to 65536")
     temperature = manifest["config"].get("temperature", 0)
-    if type(temperature) not in (int, float) or not 0 <= temperature <= 2:
+    if not isinstance(temperature, (int, float)) or not 0 <= temperature <= 2:
         raise Mistaken(f"temperature is {agent.shown(temperature)}: 0 to 2")
     for name in limits.keys() - set(agent.Limits._fields):
         raise Mistaken(f"no limit has the name {agent.shown(name)}; there are {', '.join(agent.Limits._fields)}")

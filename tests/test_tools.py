@@ -346,7 +346,7 @@ class Plans(unittest.TestCase):
     def test_each_bound_is_taken_and_what_is_past_it_refused(self) -> None:
         """Both sides of each."""
         tokens, warm = "maxOutputTokens is {}: 1 to 65536", "temperature is {}: 0 to 2"
-        cold: tuple[Any, ...] = (-0.1, -1, 2.1, 3, "0", [], True, None)
+        cold: tuple[Any, ...] = (-0.1, -1, 2.1, 3, "0", [], None)
         plan = "format is to be 1, repeats 1 to 100, and modes and cases not empty"
         strings = "hashes are not all strings, or budget has an unknown name"
         unknown = "no limit has the name {}; there are model_calls, searches, reads, source_bytes, seconds"
