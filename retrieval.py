@@ -260,7 +260,7 @@ class Index(contextlib.AbstractContextManager["Index"]):
         if not os.path.isfile(path):
             raise IndexFault("not an ordinary file, or not there")
         whole = re.sub("[%?#]", lambda odd: f"%{ord(odd[0]):02x}", os.path.abspath(path).replace(os.sep, "/"))
-        uri = f"file:///{whole.lstrip('/')}?mode=ro&immutable=1"  # sqlite.org/uri.html
+        uri = f"file:///{whole.lstrip('/')}?mode=ro"  # sqlite.org/uri.html
         with _indexing(uri, "finds the file damaged or no snapshot") as database:
             database.executescript("PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON")
             application, found = database.execute("SELECT * FROM pragma_application_id, pragma_user_version").fetchone()

@@ -89,9 +89,9 @@ def read_json(path: str) -> Any:
 def shown_path(path: str) -> str:
     """The path for a message, short where it lies in the kit."""
     inside = ".."
-    with contextlib.suppress(OSError):  # where the working directory is gone
-        inside = os.path.relpath(path or os.curdir, HERE)
-    return path or "''" if not path or inside.startswith("..") else inside
+    with contextlib.suppress(OSError, ValueError):  # the working directory is gone; an empty path
+        inside = os.path.relpath(path, HERE)
+    return path or "''" if inside.startswith("..") else inside
 
 def listed(folder: str) -> list[str]:
     """The names in a folder, sorted; raises Mistaken."""

@@ -548,6 +548,18 @@ class Damage(Stored):
             database.execute(statement)
         database.close()
 
+    def test_a_row_that_another_process_changes_is_not_handed_on(self) -> None:
+        """Also one that was read before, which SQLite may have in its cache."""
+        create_store(self.path(), "documents", [made("a", "It expires after 45 seconds.")])
+        index = self.opened(self.path())
+        self.assertIsNotNone(index.passage("a", "4"))
+        database = sqlite3.connect(self.path())
+        with database:
+            database.execute("UPDATE passage SET text = 'It expires after 90 seconds.'")
+        database.close()
+        with self.assertRaisesRegex(SearchFailed, "damaged"):
+            index.passage("a", "4")
+
     def test_damage_gives_right_results_or_a_named_refusal(self) -> None:
         """Cut at many lengths, bytes changed at many places: never another exception, never another result."""
         passages, chance = corpus(random.Random(12), 40, words=30), random.Random(13)
