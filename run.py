@@ -4,7 +4,6 @@ It decides nothing about a trial, sends nothing and judges nothing itself. With 
 Read in this order: reading what people give - recordings - replaying - showing - live runs - the commands.
 """
 
-import os
 import sys
 
 if sys.version_info < (3, 11):
@@ -15,18 +14,20 @@ if __name__ == "__main__":
     import gc
     sys.excepthook = lambda *at: None if at[0] is KeyboardInterrupt else sys.__excepthook__(*at)  # at the imports
     gc.set_threshold(100_000)  # a replay keeps what it makes: looking for garbage would cost a tenth of its time
-    if sys.flags.safe_path:  # python3 -I or -P: the other rooms stand beside this file all the same
-        sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 
 import contextlib
 import functools
 import hashlib
 import io
 import json
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace as Options
 from typing import Any, NamedTuple, NoReturn, TypeVar
+
+if __name__ == "__main__" and sys.flags.safe_path:  # python3 -I or -P: the rooms stand beside this file all the same
+    sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 
 import agent
 import evaluate
