@@ -127,7 +127,8 @@ text after them. | Existing files cannot be overwritten with Path.write_text. | 
 file without replacing anything. | Path.write_text opens a file, writes text and closes it. | The existing file is
 overwritten once a backup has been saved. | Does write_text append or overwrite? It depends on the mode. | It does not
 overwrite existing data but appends to it. | It neither overwrites nor appends; it fails if the file exists. | Instead
-of overwriting, Path.write_text appends.
+of overwriting, Path.write_text appends. |
+It is unclear whether an existing file is overwritten. | Maybe it overwrites the file.
 """
 
 GOOD_SERIALIZE_AND_SAVE = r"""
@@ -178,7 +179,12 @@ string using {w}() with {U}. | Set {F} in {d} so that non-ASCII characters are n
 existing file is overwritten. | Use {F} (the default, True, escapes non-ASCII characters) with {d}, and {U} with {w}.
 | {d} with {F} leaves non-ASCII characters in the string but doesn't write a file; to save it, call {w} with {U}. |
 You shouldn't use {T} here. Pass {F} to {d}, then write with {w}(..., {u}). | Serialise the object by calling {D}.
-Afterwards write the string with {w}(string, {U}) instead of relying on the default encoding.
+Afterwards write the string with {w}(string, {U}) instead of relying on the default encoding. |
+If you don't set `{F}`, {d} escapes non-ASCII characters, so call `{D}`. If you don't set an encoding, the locale's is
+used, so call `{W}`. | Use `{D}` and then `{W}`. If you do not pass `{U}`, the locale encoding is used. | Without
+`{F}` the characters are escaped, and without `{U}` the locale encoding is used. So: `Path(p).write_text({D}, {U})`. |
+Use {D}; without {U}, the locale encoding is used, so call {W}. | {D} doesn't select the encoding of the file. Pass
+{U} to {w}. | {D} keeps the characters but not the encoding. UTF-8 is selected in {W}.
 """
 
 BAD_SERIALIZE_AND_SAVE = r"""
@@ -215,7 +221,12 @@ Use {T}, not {F}, with {d}, and {W}. |
 Call json.dumps with {F}; Path.write_text needs no {U} because UTF-8 is automatic. | {D} writes the UTF-8 file itself,
 so {W} isn't necessary. | {D} does not leave non-ASCII characters in the string. {W} writes it. | Remove {F} from
 json.dumps before calling {W}. | Omit {F} when calling json.dumps; {w} with {U} is all you need. | Set {U} in
-json.dumps and {F} in Path.write_text. | Use {D} and {W}, which appends the string to the file.
+json.dumps and {F} in Path.write_text. | Use {D} and {W}, which appends the string to the file. |
+Perhaps {F} in {d} keeps non-ASCII characters, or perhaps it does not; {W} saves it. | {D} may or may not keep
+non-ASCII characters; write_text with {U} saves the string. | {F} never keeps non-ASCII characters in {d}; {W} saves
+the string. | It is unclear whether {F} in {d} keeps non-ASCII characters. {W} saves the string. | Not {F} but the
+default of {d}; then {W}. | Call {D}, then {w}(s); you have no reason to pass {U}. | Call {d}(obj) (without {F}) and
+then {W}. | Then you don't need {F} in {d}; {W}. | Call {D} and {W}. But {U} does not select UTF-8.
 """
 
 GOOD_NEWLINE_VERSION = r"""
@@ -271,7 +282,12 @@ select the encoding: that is {U}. | The handling of line endings is governed by 
 Path.read_text accepts newline since Python 3.13; it decides whether '\r\n' and '\r' are converted to '\n'. UTF-8 is
 chosen via {u}. | newline controls how "\n", "\r" and "\r\n" are handled on reading. Always specify {U} if the file is
 UTF-8. | The newline argument sets how line endings are handled when the text is read, and the encoding argument, set
-to 'utf-8', selects UTF-8.
+to 'utf-8', selects UTF-8. |
+`newline` controls universal newlines. If you don't set `{U}`, the locale's encoding is used, so set `{U}`. | newline
+controls line endings, not the encoding. UTF-8 is selected by {U}. | `newline` (not available before 3.13) controls
+line ending translation; `{U}` selects UTF-8. | newline was not available before 3.13 and controls line endings. {U}
+selects UTF-8. | Line endings are controlled by newline, not by encoding; UTF-8 is selected by {U} and not by newline.
+| newline controls line endings, so the file isn't decoded by newline; use {U} to select UTF-8.
 """
 
 BAD_NEWLINE_VERSION = r"""
@@ -303,7 +319,11 @@ Path.read_text and how do I select UTF-8 in Python 3.13? | newline can't control
 for UTF-8. | newline controls the encoding, so set newline="utf-8" rather than {U}. |
 newline controls newline translation, and UTF-8 is the default so no {U} is needed. | Rather than line endings,
 newline controls the error handler. Select UTF-8 with {U}. | Set {U}; newline has no effect on line endings. | newline
-controls line endings; no {U} is needed. | newline does not control how '\r\n' is translated; {U} selects UTF-8.
+controls line endings; no {U} is needed. | newline does not control how '\r\n' is translated; {U} selects UTF-8. |
+newline controls line endings; {U} never selects UTF-8. | newline controls line endings; {U} may or may not select
+UTF-8. | Line endings are controlled by `errors`, not by `newline`. UTF-8 is selected by `{U}`. | Line endings are
+controlled by `errors` rather than by `newline`; {U} selects UTF-8. | It is unclear whether newline controls line
+endings; {U} selects UTF-8. | In Python 3.13, newline does not (unlike open) control line endings; {U} selects UTF-8.
 """
 
 # Where nothing supports an answer, whatever is said is wrong, however true or careful it sounds.
@@ -324,11 +344,13 @@ overwrites; unless you want that, use open(path, 'a') to append.
 """,
     ("serialize-and-save", "right"): r"""
 Leave {T} out: use {D}. Save via {W}, not encoding="cp1252". | {d} does not use {F} by default, so pass it: {D}, then
-{W}. | There is no encoding argument on {D}; give {U} to Path.write_text.
+{W}. | There is no encoding argument on {D}; give {U} to Path.write_text. | When you do not pass {U}, the encoding depends
+on the platform. Call {D}, then {W}.
 """,
     ("overwrite", "wrong"): r"""
 Existing files are protected from being overwritten. | json.dumps overwrites an existing file. | I doubt that it
-overwrites the file. | An existing file is overwritten after thirty days. | It never opens and overwrites the file.
+overwrites the file. | An existing file is overwritten after thirty days. | It never opens and overwrites the file. |
+It is uncertain whether the file is overwritten.
 """,
     ("serialize-and-save", "wrong"): r"""
 Use {D} and {w}(data), leaving out {U}. | It is wrong to use {D} with {W}.
@@ -336,7 +358,8 @@ Use {D} and {w}(data), leaving out {U}. | It is wrong to use {D} with {W}.
     ("newline-version", "wrong"): r"""
 newline controls line endings and encoding; {U}. | newline controls how many line endings a file may have; {U} selects
 UTF-8. | Use open() for line endings; Path.read_text has no newline argument, only {U}. | newline controls line endings;
-leave encoding as None to select UTF-8.
+leave encoding as None to select UTF-8. | Line endings are controlled by encoding, not by newline; {U} selects UTF-8. |
+newline controls line endings; {U} has no effect.
 """,
 }
 
