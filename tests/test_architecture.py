@@ -33,7 +33,7 @@ IMPORTS: dict[str, set[str]] = {
 }
 
 # tools has more than the other adapter: run.py is compiled at each start, so what it does not have to own stands here.
-LINES = {"agent": 499, "tools": 1320, "provider": 499, "run": 900, "retrieval": 900, "evaluate": 900}
+LINES = {"agent": 499, "tools": 1320, "provider": 499, "run": 880, "retrieval": 900, "evaluate": 900}
 LINES_OF_A_FUNCTION = 40
 
 TOP_LEVEL = {f"{module}.py" for module in MODULES} | {

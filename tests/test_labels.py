@@ -344,8 +344,8 @@ overwrites; unless you want that, use open(path, 'a') to append.
 """,
     ("serialize-and-save", "right"): r"""
 Leave {T} out: use {D}. Save via {W}, not encoding="cp1252". | {d} does not use {F} by default, so pass it: {D}, then
-{W}. | There is no encoding argument on {D}; give {U} to Path.write_text. | When you do not pass {U}, the encoding depends
-on the platform. Call {D}, then {W}.
+{W}. | There is no encoding argument on {D}; give {U} to Path.write_text. | When you do not pass {U}, the encoding
+depends on the platform. Call {D}, then {W}.
 """,
     ("overwrite", "wrong"): r"""
 Existing files are protected from being overwritten. | json.dumps overwrites an existing file. | I doubt that it
@@ -467,9 +467,9 @@ class TheShippedLabels(unittest.TestCase):
         self.assertEqual([], evaluate.label_faults(self.cases.values(), self.passages, ("3.12", "3.13")))
 
     def test_patterns_stay_small_enough_to_read_and_to_compile_at_every_start(self) -> None:
-        """What people copy: few, short, and each to be understood in a minute."""
-        patterns = [at.pattern for case in self.cases.values() for at in case.answer_patterns + case.forbidden_patterns]
-        self.assertLessEqual(sum(map(len, patterns)), 4_500)
+        """What people copy: few, short, and each to be understood in a minute. One that two cases share counts once."""
+        patterns = {at.pattern for case in self.cases.values() for at in case.answer_patterns + case.forbidden_patterns}
+        self.assertLessEqual(sum(map(len, patterns)), 3_600)
         self.assertLessEqual(max(map(len, patterns)), 320)
         for case in self.cases.values():
             self.assertLessEqual(len(case.answer_patterns), 4)
