@@ -602,7 +602,8 @@ class Stops(Lab):
             ("no credit", [credit], 1, 3, ("credits",)),
             ("too fast", [slow, right, right, right], 4, 0, ("38 s",)),
             ("too fast twice", [slow, slow], 2, 3, ("38 s",)),
-            ("two outages", [right, OUTAGE, OUTAGE], 3, 3, ("two", "--resume mine")),
+            ("two outages", [right, OUTAGE, OUTAGE], 3, 3, (
+                "two", "3 trials are done and kept, 2 of them ended by a fault, which", "--resume mine")),
             ("two faults of two kinds", [OUTAGE, cut], 2, 3, ("two",)), ("hung up twice", [None, None], 2, 3, ("two",)),
             ("outages with a reply between", [OUTAGE, right, error(503, "UNAVAILABLE"), right], 4, 0, ()),
             ("no fault of the service", [decision("search", query="x")] * 4, 4, 0, ()),
