@@ -797,8 +797,9 @@ def fitting(text: str, columns: int) -> int:
 
 def paragraphs(label: str, text: str, columns: int, indent: int = 3) -> Iterator[str]:
     """A labelled text, wrapped to so many columns, which textwrap cannot count; the lines it has are kept."""
-    line, rest = " " * indent + f"{visible(label)}: ", " " * (indent + 4)
-    for each in text.splitlines() or [""]:
+    rest, lines = " " * (indent + 4), text.splitlines() or [""]
+    for each in [f"{' ' * indent}{label}: {lines[0]}", *(rest + one for one in lines[1:])]:
+        line = ""
         for word in re.findall(" *[^ ]+", visible(each)):
             if line.strip() and width(line + word) > columns >= width(rest + word.lstrip()):
                 yield line
@@ -808,7 +809,6 @@ def paragraphs(label: str, text: str, columns: int, indent: int = 3) -> Iterator
                 yield line[:end]
                 line = rest + line[end:].lstrip()
         yield line
-        line = rest
 
 COLOURS = {"pass": "32", "fail": "31", "incomplete": "33", "not_measured": "35", "ungraded": "36"}
 

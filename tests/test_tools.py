@@ -5,6 +5,7 @@ import hashlib
 import inspect
 import json
 import os
+import random
 import unicodedata
 import unittest
 from typing import Any
@@ -14,7 +15,7 @@ import agent
 from agent import Fault, Handle, Reason
 from retrieval import Index, Passage, Snapshot
 from tests.support import ROOT, decision
-from tools import Toolbox, _plain, broken_seals, check_manifest, paragraphs, step_lines, trial_lines
+from tools import Toolbox, _plain, broken_seals, check_manifest, paragraphs, step_lines, trial_lines, width
 
 GULL = "A gull \u2013 grey-winged \u2013 said \u201ccafé\u201d twice.\nIt didn\u2019t stay at 5\xa0knots."
 PLAIN = "The ferry leaves at noon. The ferry does not wait, and the ferry never returns."
@@ -485,7 +486,7 @@ class Words(Tools):
     def test_a_paragraph_is_wrapped_between_words_only(self) -> None:
         """Not at hyphens; what goes on stands four columns deeper; a line of its own stays one."""
         for text, columns, lines in (
-            ("", 40, ["   text: "]), ("one two", 40, ["   text: one two"]),
+            ("", 40, ["   text:"]), ("one two", 40, ["   text: one two"]),
             ("json-text path-read-3-13 non-ASCII", 26,
              ["   text: json-text", "       path-read-3-13", "       non-ASCII"]),
             ("one\ntwo", 40, ["   text: one", "       two"]),
@@ -502,6 +503,18 @@ class Words(Tools):
             with self.subTest(text=text):
                 self.assertEqual(list(paragraphs("text", text, columns)), lines)
         self.assertEqual(list(paragraphs("a label", "b", 40, 0)), ["a label: b"])
+
+    def test_no_line_of_a_paragraph_is_wider_than_asked_and_nothing_is_lost(self) -> None:
+        """Labels and words longer than a line, wide characters, combining marks, blanks and line ends."""
+        chance = random.Random(5)
+        for _ in range(500):
+            label, text = (
+                "".join(one * chance.choice((1, 1, 3, 30)) for one in chance.choices(kinds, k=chance.randint(0, 60)))
+                for kinds in ("ab\u914d ", "ab-  \u914d\u7f6ee\u0301\u304b\u3099\ud55c xyz\n"))
+            columns, indent = chance.randint(40, 100), chance.choice((0, 3))
+            lines = list(paragraphs(label, text, columns, indent))
+            self.assertLessEqual(max(map(width, lines)), columns, (label, text))
+            self.assertEqual("".join("".join(lines).split()), "".join(f"{label}: {text}".split()))
 
     def test_the_tokens_of_a_trial_are_unknown_where_one_reply_told_none(self) -> None:
         """A sum of some would be taken for the sum of all."""
