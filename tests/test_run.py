@@ -1475,7 +1475,7 @@ class Places(CommandLine):
         for flags in (("-OO",), ("-I",), ("-P",), ("-E", "-s", "-S"), ("-bb", "-W", "error")):
             with self.subTest(flags=flags):
                 done = subprocess.run(
-                    [sys.executable, *flags, os.path.join(ROOT, "run.py"), "--repeat", "1"], cwd=self.folder,
+                    [sys.executable, "-B", *flags, os.path.join(ROOT, "run.py"), "--repeat", "1"], cwd=self.folder,
                     env=self.environment(), capture_output=True, timeout=60, check=False)
                 self.assertEqual((done.returncode, done.stderr.decode()), (0, ""))
 
