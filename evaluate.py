@@ -466,9 +466,10 @@ REPORT = (
 
 def is_report(value: object) -> bool:
     """Whether a JSON value has the list of trials with ids that a comparison needs, and no other list of doubts."""
-    trials, doubts = (value.get("trials"), value.get("in_doubt", [])) if isinstance(value, dict) else (None, None)
-    return (isinstance(trials, list) and all(isinstance(at, dict) and isinstance(at.get("id"), str) for at in trials)
-            and isinstance(doubts, list))
+    if not isinstance(value, dict) or not isinstance(value.get("in_doubt", []), list):
+        return False
+    trials = value.get("trials")
+    return isinstance(trials, list) and all(isinstance(at, dict) and isinstance(at.get("id"), str) for at in trials)
 
 def report(trials: list[dict[str, Any]], known: Mapping[str, Any]) -> dict[str, Any]:
     """A report over graded trials: what is `known` of their run, in the order of REPORT, and their summary."""
@@ -687,8 +688,8 @@ def compare(trials_a: Trials, trials_b: Trials) -> dict[str, Any]:
             left_out.append(f"{name}: {both[0] or 'absent'} in a, {both[1] or 'absent'} in b")
     p = exact_paired(counts["only a"], counts["only b"])
     limits = {json.dumps(_as(dict, at.get("result")).get("limits"), sort_keys=True) for at in sides["a"] + sides["b"]}
-    better = "cannot be told apart" if p >= 0.05 else f"{'ab'[counts['only b'] > counts['only a']]} passed more often"
-    better = better if cases else "nothing to compare"
+    more = f"{'ab'[counts['only b'] > counts['only a']]} passed more often"
+    better = "nothing to compare" if not cases else "cannot be told apart" if p >= 0.05 else more
     verdict = (f"{better}: of {sum(counts.values())} pairs {counts['only a']} passed only in a, {counts['only b']} only"
                f" in b, p = {p:.3g}; they are of {len(cases)} cases, and repeats of one case are not independent")
     return {"verdict": verdict, "p": p, "equal_allowance": len(limits) < 2, "counts": counts, "left_out": left_out,

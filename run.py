@@ -45,7 +45,7 @@ DONE, DIFFERS, MISTAKEN, STOPPED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
 class Faulty(Mistaken):
     """A file that can be read and whose content has faults."""
 
-def parsed(word: str, argv: list[str], about: str = "") -> Options:
+def parsed(word: str, argv: list[str]) -> Options:
     """The flags of a word; raises Mistaken. Where there are none, as in most replays, nothing is to be parsed."""
     paths, flags = {"cases.json": CASES, "snapshot.json": SNAPSHOT}, tools.FLAGS.get(word, {})
     if not word and not argv:
@@ -57,7 +57,10 @@ def parsed(word: str, argv: list[str], about: str = "") -> Options:
             raise Mistaken(f"{message} (see {self.prog} --help)")
 
     layout = functools.partial(argparse.RawTextHelpFormatter, width=100)  # to find one, argparse imports shutil
-    about = about or WORDS[word].__doc__ or ""
+    about = {"--live": live_command, "": replay_command, **WORDS}[word].__doc__ or ""
+    if not word:
+        each = (f"  {name:8} {(does.__doc__ or '').partition(chr(10))[0]}" for name, does in WORDS.items())
+        about = "\n".join(["With no word, replay a recording; --live plans a live run. The words:", *each])
     parser = Parser(f"run.py {word}".strip(), None, about, allow_abbrev=False, formatter_class=layout)
     for name, flag in flags.items():
         path = paths.get(str(flag.get("default")))
@@ -346,7 +349,7 @@ def run_live(recording: Recording, allowance: agent.Allowance, options: Options,
 
 def live_command(argv: list[str]) -> int:
     """The plan of a live run; with --execute-approved the run, or the rest of one that ended early."""
-    return live(parsed("--live", argv, live_command.__doc__ or ""))
+    return live(parsed("--live", argv))
 
 def ask_command(argv: list[str]) -> int:
     """One question over a snapshot, live: the plan, and with --execute-approved the answer with its citations."""
@@ -530,9 +533,7 @@ def carry_out(folder: str, journal: provider.Journal, options: Options, played: 
 # === The commands =====================================================================================================
 def replay_command(argv: list[str]) -> int:
     """Replay a recording, print what came out, and say whether it is what was recorded."""
-    listed = "\n".join(f"  {word:8} {(does.__doc__ or '').partition(chr(10))[0]}" for word, does in WORDS.items())
-    about = "With no word, replay a recording; --live plans a live run. The words:\n" + listed
-    options = parsed("", argv, about)
+    options = parsed("", argv)
     if options.regrade:
         tools.alone("--regrade", vars(options), ("regrade", "recording", "cases", "snapshot", "json"))
         recording = open_recording(options.recording, None, options.snapshot)

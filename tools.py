@@ -247,12 +247,13 @@ def found(index: retrieval.Index, query: str, wanted: str | None, limit: int, ma
         candidates.append({**place, "snippet": snippet})
     known = {"query": query, "terms": list(dict.fromkeys(index.terms(query))), "version": version}
     told = {"profile": index.profile, "outcome": str(ranking.outcome), "candidates": candidates}
-    return {**known, **told, **({} if candidates else _hint(index.profile, query))}
+    return {**known, **told, **_hint(index, query, candidates)}
 
-def _hint(profile: str, query: str) -> dict[str, str]:
+def _hint(index: retrieval.Index, query: str, found: Sequence[object]) -> dict[str, str]:
     """`{"hint"}` of why a query found nothing where its script is the likely reason, else nothing."""
-    hint = "the plain profile finds only whole runs of text without spaces, and of Korean whole words"
-    return {"hint": hint} if profile == "plain" and re.search(retrieval.BY_CHARACTER, query) else {}
+    if found or index.profile != "plain" or not re.search(retrieval.BY_CHARACTER, query):
+        return {}
+    return {"hint": "the plain profile finds only whole runs of text without spaces, and of Korean whole words"}
 
 # === Plans ============================================================================================================
 MANIFEST: dict[str, type] = {
@@ -375,10 +376,8 @@ def allowed(manifest: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, 
 def new_manifest(
     flags: Mapping[str, Any], cases: list[str], profile: str, environ: Mapping[str, str], now: str
 ) -> dict[str, Any]:
-    """The plan that the flags ask for, over a snapshot of a profile, its hashes apart; raises Mistaken or
-    agent.Mistake."""
-    if flags["case"] not in (None, *cases):
-        raise Mistaken(f"no case {agent.shown(flags['case'])}; there are {', '.join(cases)}")
+    """The plan that the flags ask for over a snapshot of a profile, hashes apart; raises Mistaken, agent.Mistake."""
+    one_of("case", flags["case"], cases)
     limits, candidates = PROFILES[profile]
     model = flags["model"].removeprefix("models/")
     temperature = {} if flags["temperature"] is None else {"temperature": flags["temperature"]}
@@ -424,13 +423,16 @@ def plan(recording: Any) -> list[Planned]:
         for repeat in range(1, manifest["repeats"] + 1) for name in manifest["cases"] for mode in manifest["modes"]
     ]
 
+def one_of(what: str, asked: object, known: Sequence[object]) -> None:
+    """Raises Mistaken, with all there are, for what is asked for and not known; None asks for nothing."""
+    if asked not in (None, *known):
+        raise Mistaken(f"no {what} {agent.shown(asked)}; there are {', '.join(dict.fromkeys(map(str, known)))}")
+
 def choose(plan: list[Planned], case: str | None, mode: str | None, repeat: int | None) -> list[Planned]:
     """The trials of a plan with what is asked for, None for any; raises Mistaken for what no trial has."""
-    for name, asked, known in (("case", case, [at.case.id for at in plan]), ("path", mode, [at.mode for at in plan]),
-                               ("repeat", repeat, [at.repeat for at in plan])):
-        if asked not in (None, *known):
-            there = ", ".join(dict.fromkeys(map(str, known))) or "none"
-            raise Mistaken(f"no {name} {agent.shown(asked)}; there are {there}")
+    one_of("case", case, [at.case.id for at in plan])
+    one_of("path", mode, [at.mode for at in plan])
+    one_of("repeat", repeat, [at.repeat for at in plan])
     return [at for at in plan if case in (None, at.case.id) and mode in (None, at.mode) and repeat in (None, at.repeat)]
 
 def version_of(wanted: str | None, versions: Sequence[str]) -> str:
@@ -1133,8 +1135,8 @@ def _searched(index: retrieval.Index, query: str, version: str = "", limit: int 
     handles = [{**at._asdict(), "title": at.title[:TITLE_CHARACTERS]} for at in box.search(query, limit)]
     came = retrieval.Outcome
     outcome = came.FOUND if handles else came.NOTHING_MATCHED if box.terms(query) else came.NO_SEARCHABLE_TERM
-    told = {} if handles else _hint(index.profile, query)
-    return {"query": query, "version": version, "outcome": str(outcome), "candidates": handles, **told}
+    told = {"query": query, "version": version, "outcome": str(outcome), "candidates": handles}
+    return {**told, **_hint(index, query, handles)}
 
 def _read(index: retrieval.Index, source_id: str, text_sha256: str, version: str = "") -> dict[str, Any]:
     known = [at for one in ([version] if version else index.versions) if (at := index.passage(source_id, one))]
